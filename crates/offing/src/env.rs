@@ -1,0 +1,69 @@
+//! What a simulator must offer.
+//!
+//! Simulators compute in f64 and say so in their observations; rows are cast to f32 once, where they are stored.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+
+/// Shapes and limits of a task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// Task name, such as `hopper` or `antmaze-umaze`.
+    pub task: String,
+    /// Width of an observation.
+    pub obs_dim: usize,
+    /// Width of an action; every entry lies in [-1, 1].
+    pub act_dim: usize,
+    /// Steps after which an episode is cut off (a timeout, not a terminal).
+    pub horizon: usize,
+}
+
+/// What one step brought.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moment {
+    /// Reward r.
+    pub reward: f64,
+    /// The task itself ended: no return after this.
+    pub terminated: bool,
+    /// The time limit cut the episode: the return would go on.
+    pub truncated: bool,
+}
+
+/// A simulator's own state: generalised positions and velocities, and the goal where the task has one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SimState {
+    /// Generalised positions.
+    pub qpos: Vec<f64>,
+    /// Generalised velocities.
+    pub qvel: Vec<f64>,
+    /// Goal position (AntMaze); empty elsewhere.
+    pub goal: Vec<f64>,
+}
+
+/// How faithfully [`Env::resume_from`] could rebuild the state behind an observation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resumed {
+    /// Observation entries whose true value is hidden (Hopper and Walker2d clip velocities at ±10). Empty: exact,
+    /// up to what the observation leaves out by design (the root's x).
+    pub clipped: Vec<usize>,
+}
+
+/// A simulated task. One instance serves one thread; `Send` lets workers own one each.
+pub trait Env: Send {
+    /// Shapes and limits.
+    fn spec(&self) -> &Spec;
+    /// Starts an episode; everything random in it follows from `seed`.
+    fn reset(&mut self, seed: u64);
+    /// The current observation.
+    fn obs(&self) -> &[f64];
+    /// Applies one action for one control interval. Actions are clamped to nothing here: entries beyond ±1 are passed
+    /// to the engine, whose actuators clamp them, and enter the control cost as they are, as in Gymnasium.
+    fn step(&mut self, act: &[f32]) -> Moment;
+    /// The state the engine is in.
+    fn state(&self) -> SimState;
+    /// Puts the engine into exactly this state; the step count starts again at 0.
+    fn set_state(&mut self, state: &SimState) -> Result<()>;
+    /// Puts the engine into the state behind an observation, as far as the observation tells it.
+    fn resume_from(&mut self, obs: &[f64]) -> Result<Resumed>;
+}

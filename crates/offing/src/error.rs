@@ -1,0 +1,86 @@
+//! The library's one error type. Every message says what was wanted, what was found and what to do.
+
+use std::path::{Path, PathBuf};
+
+/// Shorthand for results of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What can go wrong, worded for the person who typed the command.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be read, written, locked or renamed.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// The file or directory concerned.
+        path: PathBuf,
+        /// What was attempted, as a verb phrase ("read", "create the lock file").
+        action: &'static str,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// A file is not what its name or the caller promised: damaged, foreign, or of another layout.
+    #[error("{}: {what}", path.display())]
+    File {
+        /// The file concerned.
+        path: PathBuf,
+        /// Wanted, found, and what to do, in one line.
+        what: String,
+    },
+    /// A key or column of a file is missing or has the wrong type, shape or content.
+    #[error("{}: `{key}`: wanted {wanted}, found {found}; {hint}", path.display())]
+    Key {
+        /// The file concerned.
+        path: PathBuf,
+        /// Key, column or attribute inside the file.
+        key: String,
+        /// What would have been right.
+        wanted: String,
+        /// What is there instead.
+        found: String,
+        /// What to do about it.
+        hint: String,
+    },
+    /// A name (dataset, task, flavour, policy…) is not known.
+    #[error("unknown {kind} `{name}`; {hint}")]
+    Unknown {
+        /// Kind of thing asked for.
+        kind: &'static str,
+        /// What was asked for.
+        name: String,
+        /// The known names, or how to get the missing thing.
+        hint: String,
+    },
+    /// Anything else that is wrong with a request, already one clear line.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl Error {
+    /// An I/O error at `path` while trying to `action`.
+    pub fn io(path: impl AsRef<Path>, action: &'static str, source: std::io::Error) -> Self {
+        Self::Io { path: path.as_ref().to_path_buf(), action, source }
+    }
+
+    /// A file that is not what it should be.
+    pub fn file(path: impl AsRef<Path>, what: impl Into<String>) -> Self {
+        Self::File { path: path.as_ref().to_path_buf(), what: what.into() }
+    }
+
+    /// A key inside a file that is missing or wrong.
+    pub fn key(
+        path: impl AsRef<Path>,
+        key: impl Into<String>,
+        wanted: impl Into<String>,
+        found: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self::Key {
+            path: path.as_ref().to_path_buf(),
+            key: key.into(),
+            wanted: wanted.into(),
+            found: found.into(),
+            hint: hint.into(),
+        }
+    }
+}

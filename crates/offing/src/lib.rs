@@ -1,0 +1,16 @@
+//! Model-based offline reinforcement learning with search-based uncertainty.
+//!
+//! Modules are listed in reading order, which is also import order: a module uses only modules above it
+//! (`tests/tidy.rs` holds this).
+
+pub mod batch;
+pub mod data;
+pub mod env;
+pub mod error;
+pub mod home;
+pub mod policy;
+pub mod rng;
+
+pub use batch::{Batch, Mat};
+pub use error::{Error, Result};
+pub use rng::Rng;
