@@ -7,6 +7,7 @@ pub mod batch;
 pub mod data;
 pub mod env;
 pub mod error;
+pub mod eval;
 pub mod home;
 pub mod policy;
 pub mod rng;

@@ -1,1 +1,259 @@
-//! Policies that act in a simulator.
+//! Policies that act in a simulator, one observation at a time.
+//!
+//! ```
+//! use offing::Rng;
+//! use offing::policy::{Policy, Uniform};
+//! let mut act = [0.0; 3];
+//! Uniform.act(&[0.0; 11], &mut Rng::stream(0, "doc", 0), &mut act);
+//! assert!(act.iter().all(|a| (-1.0..1.0).contains(a)));
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use safetensors::{Dtype, SafeTensors};
+
+use crate::error::{Error, Result};
+use crate::rng::Rng;
+
+/// Chooses an action for one observation.
+pub trait Policy: Send + Sync {
+    /// Writes the action for `obs` into `act`.
+    fn act(&self, obs: &[f32], rng: &mut Rng, act: &mut [f32]);
+}
+
+/// Every action uniform in [-1, 1): the behaviour of a `random` dataset when no policy is given.
+#[derive(Clone, Copy, Debug)]
+pub struct Uniform;
+
+impl Policy for Uniform {
+    fn act(&self, _obs: &[f32], rng: &mut Rng, act: &mut [f32]) {
+        act.iter_mut().for_each(|a| *a = rng.range(-1.0, 1.0) as f32);
+    }
+}
+
+/// A ReLU network with a tanh-squashed Gaussian on top: a = tanh(μ(s) + σ(s)·ε).
+///
+/// Stored as safetensors with `hidden.<i>.weight` (out × in), `hidden.<i>.bias`, `mean.*` and `log_std.*`.
+#[derive(Clone, Debug)]
+pub struct TanhGaussian {
+    hidden: Vec<Layer>,
+    mean: Layer,
+    log_std: Layer,
+}
+
+/// The mean action of a [`TanhGaussian`], without noise: how a trained policy is scored.
+#[derive(Clone, Copy, Debug)]
+pub struct Deterministic<'a>(pub &'a TanhGaussian);
+
+/// y = W x + b, with W stored input-major so that an input that ReLU set to zero costs nothing.
+#[derive(Clone, Debug)]
+struct Layer {
+    weight: Vec<f32>,
+    bias: Vec<f32>,
+    inputs: usize,
+}
+
+impl Layer {
+    fn outputs(&self) -> usize {
+        self.bias.len()
+    }
+
+    /// Sums inputs in ascending order, so the bits do not depend on the machine or on a batch around this row.
+    fn apply(&self, x: &[f32], y: &mut Vec<f32>) {
+        y.clear();
+        y.extend_from_slice(&self.bias);
+        for (&x, weights) in x.iter().zip(self.weight.chunks_exact(self.outputs())) {
+            if x != 0.0 {
+                y.iter_mut().zip(weights).for_each(|(y, w)| *y += x * w);
+            }
+        }
+    }
+}
+
+impl TanhGaussian {
+    /// Clamp of log σ, as in the SAC code these policies were trained with.
+    const LOG_STD: std::ops::RangeInclusive<f32> = -20.0..=2.0;
+
+    /// Reads a policy file.
+    pub fn load(path: &Path) -> Result<Self> {
+        let bytes = std::fs::read(path).map_err(|e| Error::io(path, "read", e))?;
+        Self::from_bytes(&bytes, path)
+    }
+
+    /// Reads a policy from the content of a safetensors file; `path` is only used in error messages.
+    pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<Self> {
+        let file = SafeTensors::deserialize(bytes).map_err(|e| {
+            Error::file(
+                path,
+                format!("wanted a policy as safetensors, found something unreadable ({e}); check the path"),
+            )
+        })?;
+        let mut hidden = BTreeMap::new();
+        for name in file.names() {
+            if let Some(index) = name.strip_prefix("hidden.").and_then(|n| n.strip_suffix(".weight")) {
+                let index: usize =
+                    index.parse().map_err(|_| bad(path, name, "hidden.<number>.weight", index))?;
+                hidden.insert(index, layer(&file, &format!("hidden.{index}"), path)?);
+            }
+        }
+        let policy = Self {
+            hidden: hidden.into_values().collect(),
+            mean: layer(&file, "mean", path)?,
+            log_std: layer(&file, "log_std", path)?,
+        };
+        policy.check_widths(path)?;
+        Ok(policy)
+    }
+
+    fn check_widths(&self, path: &Path) -> Result<()> {
+        let mut width = self.obs_dim();
+        for (i, layer) in self.hidden.iter().enumerate() {
+            if layer.inputs != width {
+                let (key, found) = (format!("hidden.{i}.weight"), format!("{} inputs", layer.inputs));
+                return Err(bad(path, &key, &format!("{width} inputs, as the layer before gives"), &found));
+            }
+            width = layer.outputs();
+        }
+        for (head, key) in [(&self.mean, "mean.weight"), (&self.log_std, "log_std.weight")] {
+            if head.inputs != width || head.outputs() != self.act_dim() {
+                let found = format!("{} × {}", head.outputs(), head.inputs);
+                return Err(bad(path, key, &format!("shape {} × {width}", self.act_dim()), &found));
+            }
+        }
+        Ok(())
+    }
+
+    /// Width of the observation this policy takes.
+    pub fn obs_dim(&self) -> usize {
+        self.hidden.first().unwrap_or(&self.mean).inputs
+    }
+
+    /// Width of the action this policy gives.
+    pub fn act_dim(&self) -> usize {
+        self.mean.outputs()
+    }
+
+    /// The last hidden activation.
+    fn trunk(&self, obs: &[f32]) -> Vec<f32> {
+        let (mut x, mut y) = (obs.to_vec(), Vec::new());
+        for layer in &self.hidden {
+            layer.apply(&x, &mut y);
+            y.iter_mut().for_each(|v| *v = v.max(0.0));
+            std::mem::swap(&mut x, &mut y);
+        }
+        x
+    }
+}
+
+impl Policy for TanhGaussian {
+    fn act(&self, obs: &[f32], rng: &mut Rng, act: &mut [f32]) {
+        let features = self.trunk(obs);
+        let (mut mean, mut log_std) = (Vec::new(), Vec::new());
+        self.mean.apply(&features, &mut mean);
+        self.log_std.apply(&features, &mut log_std);
+        for ((a, mean), log_std) in act.iter_mut().zip(&mean).zip(&log_std) {
+            let std = log_std.clamp(*Self::LOG_STD.start(), *Self::LOG_STD.end()).exp();
+            *a = (mean + std * rng.normal() as f32).tanh();
+        }
+    }
+}
+
+impl Policy for Deterministic<'_> {
+    fn act(&self, obs: &[f32], _rng: &mut Rng, act: &mut [f32]) {
+        let mut mean = Vec::new();
+        self.0.mean.apply(&self.0.trunk(obs), &mut mean);
+        act.iter_mut().zip(&mean).for_each(|(a, mean)| *a = mean.tanh());
+    }
+}
+
+fn bad(path: &Path, key: &str, wanted: &str, found: &str) -> Error {
+    Error::key(path, key, wanted, found, "use a policy saved by offing or one with tensors of that layout")
+}
+
+fn layer(file: &SafeTensors, name: &str, path: &Path) -> Result<Layer> {
+    let (weight, shape) = tensor(file, &format!("{name}.weight"), 2, path)?;
+    let (bias, _) = tensor(file, &format!("{name}.bias"), 1, path)?;
+    let (outputs, inputs) = (shape[0], shape[1]);
+    if bias.len() != outputs || inputs == 0 || outputs == 0 {
+        let (wanted, found) = (format!("{outputs} entries"), format!("{}", bias.len()));
+        return Err(bad(path, &format!("{name}.bias"), &wanted, &found));
+    }
+    let transposed = (0..inputs).flat_map(|i| (0..outputs).map(move |o| (o, i)));
+    Ok(Layer { weight: transposed.map(|(o, i)| weight[o * inputs + i]).collect(), bias, inputs })
+}
+
+fn tensor(file: &SafeTensors, key: &str, rank: usize, path: &Path) -> Result<(Vec<f32>, Vec<usize>)> {
+    let wanted = format!("an f32 tensor of rank {rank}");
+    let view = file.tensor(key).map_err(|_| bad(path, key, &wanted, "no such tensor"))?;
+    if view.dtype() != Dtype::F32 || view.shape().len() != rank {
+        return Err(bad(path, key, &wanted, &format!("{:?} of shape {:?}", view.dtype(), view.shape())));
+    }
+    let values: Vec<f32> = view.data().as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+    match values.iter().position(|v| !v.is_finite()) {
+        Some(i) => Err(bad(path, key, "finite values", &format!("{} at entry {i}", values[i]))),
+        None => Ok((values, view.shape().to_vec())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use safetensors::tensor::TensorView;
+
+    /// A 2-3-1 network with hand-chosen weights, as file content.
+    fn tiny(mutate: impl Fn(&mut Vec<(String, Vec<usize>, Vec<f32>)>)) -> Vec<u8> {
+        let mut tensors = vec![
+            ("hidden.0.weight".into(), vec![3, 2], vec![1.0, 2.0, -1.0, 0.5, 0.0, 1.0]),
+            ("hidden.0.bias".into(), vec![3], vec![0.0, 0.25, -10.0]),
+            ("mean.weight".into(), vec![1, 3], vec![0.5, -1.0, 3.0]),
+            ("mean.bias".into(), vec![1], vec![0.125]),
+            ("log_std.weight".into(), vec![1, 3], vec![0.0; 3]),
+            ("log_std.bias".into(), vec![1], vec![-30.0]),
+        ];
+        mutate(&mut tensors);
+        let bytes: Vec<_> = tensors
+            .iter()
+            .map(|(name, shape, values)| {
+                (
+                    name.clone(),
+                    shape.clone(),
+                    values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>(),
+                )
+            })
+            .collect();
+        let views =
+            bytes.iter().map(|(n, s, b)| (n.clone(), TensorView::new(Dtype::F32, s.clone(), b).unwrap()));
+        safetensors::serialize(views, None).unwrap()
+    }
+
+    #[test]
+    fn the_forward_pass_is_the_formula() {
+        let policy = TanhGaussian::from_bytes(&tiny(|_| ()), Path::new("p")).unwrap();
+        let mut act = [0.0];
+        Deterministic(&policy).act(&[1.0, 0.5], &mut Rng::stream(0, "t", 0), &mut act);
+        // hidden = relu([1+1, -1+.25+.25, .5-10]) = [2, 0, 0]; mean = .5*2 + .125
+        assert_eq!(act[0], 1.125f32.tanh());
+        policy.act(&[1.0, 0.5], &mut Rng::stream(0, "t", 0), &mut act);
+        assert!((act[0] - 1.125f32.tanh()).abs() < 1e-6, "log σ is clamped at -20, so the noise is tiny");
+    }
+
+    #[test]
+    fn damaged_files_are_one_clear_line() {
+        let check = |bytes: &[u8], wanted: &str| {
+            let error = TanhGaussian::from_bytes(bytes, Path::new("p.safetensors")).unwrap_err().to_string();
+            assert!(
+                error.contains(wanted) && error.contains("p.safetensors") && !error.contains('\n'),
+                "{error}"
+            );
+        };
+        check(b"<html>", "safetensors");
+        check(
+            &tiny(|t| t.truncate(4)),
+            "`log_std.weight`: wanted an f32 tensor of rank 2, found no such tensor",
+        );
+        check(&tiny(|t| t[2].2[1] = f32::NAN), "found NaN at entry 1");
+        check(&tiny(|t| t[2] = ("mean.weight".into(), vec![1, 2], vec![0.0; 2])), "wanted shape 1 × 3");
+        check(&tiny(|t| t[1].1 = vec![1, 3]), "rank 1");
+    }
+}

@@ -1,5 +1,8 @@
 //! Datasets: reading, writing, auditing and scoring logged transitions.
 
+pub mod make;
+pub mod scores;
+
 use std::ops::Range;
 
 use ndarray::{Array1, Array2};

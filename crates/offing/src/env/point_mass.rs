@@ -1,0 +1,94 @@
+//! A point mass on a plane that must reach the origin: small, exact and quick, for tests and first experiments.
+//!
+//! Observation (x, y, vx, vy), action = acceleration in [-1, 1]². Reward 1 − distance to the origin; leaving the arena of
+//! radius 3 is a terminal, 60 steps are a timeout.
+//!
+//! ```
+//! use offing::env::{Env, point_mass::PointMass};
+//! let mut env = PointMass::new();
+//! env.reset(0);
+//! assert_eq!(env.obs().len(), 4);
+//! assert!(env.step(&[0.0, 0.0]).reward < 1.0);
+//! ```
+
+use super::{Env, Moment, Resumed, SimState, Spec};
+use crate::error::{Error, Result};
+use crate::rng::Rng;
+
+const DT: f64 = 0.1;
+const DRAG: f64 = 0.3;
+const ARENA: f64 = 3.0;
+
+/// The task's state.
+#[derive(Clone, Debug)]
+pub struct PointMass {
+    spec: Spec,
+    obs: [f64; 4],
+    steps: usize,
+}
+
+impl PointMass {
+    /// A point mass at rest in the origin; call [`Env::reset`] for a random start.
+    pub fn new() -> Self {
+        let spec = Spec { task: "point-mass".into(), obs_dim: 4, act_dim: 2, horizon: 60 };
+        Self { spec, obs: [0.0; 4], steps: 0 }
+    }
+}
+
+impl Default for PointMass {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Env for PointMass {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn reset(&mut self, seed: u64) {
+        let mut rng = Rng::stream(seed, "point-mass", 0);
+        let (angle, radius) = (rng.range(0.0, std::f64::consts::TAU), rng.range(1.5, 2.5));
+        self.obs = [radius * angle.cos(), radius * angle.sin(), 0.1 * rng.normal(), 0.1 * rng.normal()];
+        self.steps = 0;
+    }
+
+    fn obs(&self) -> &[f64] {
+        &self.obs
+    }
+
+    fn step(&mut self, act: &[f32]) -> Moment {
+        assert_eq!(act.len(), 2, "a point-mass action has two entries");
+        for axis in 0..2 {
+            let acceleration = f64::from(act[axis].clamp(-1.0, 1.0)) - DRAG * self.obs[axis + 2];
+            self.obs[axis + 2] += DT * 2.0 * acceleration;
+            self.obs[axis] += DT * self.obs[axis + 2];
+        }
+        self.steps += 1;
+        let distance = self.obs[0].hypot(self.obs[1]);
+        Moment {
+            reward: 1.0 - distance,
+            terminated: distance > ARENA,
+            truncated: self.steps >= self.spec.horizon,
+        }
+    }
+
+    fn state(&self) -> SimState {
+        SimState { qpos: self.obs[..2].to_vec(), qvel: self.obs[2..].to_vec(), goal: Vec::new() }
+    }
+
+    fn set_state(&mut self, state: &SimState) -> Result<()> {
+        self.resume_from(&[&state.qpos[..], &state.qvel[..]].concat()).map(|_| ())
+    }
+
+    fn resume_from(&mut self, obs: &[f64]) -> Result<Resumed> {
+        self.obs = obs.try_into().map_err(|_| {
+            Error::Invalid(format!(
+                "a point-mass state has 4 entries, found {}; give x, y, vx, vy",
+                obs.len()
+            ))
+        })?;
+        self.steps = 0;
+        Ok(Resumed::default())
+    }
+}
