@@ -1,5 +1,7 @@
 //! Datasets: reading, writing, auditing and scoring logged transitions.
 
+pub mod audit;
+pub mod catalogue;
 pub mod make;
 pub mod scores;
 

@@ -1,0 +1,393 @@
+//! The audit's checks, each a function from a dataset to one [`Finding`].
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use ndarray::{ArrayView1, Axis};
+
+use super::super::Dataset;
+use super::statistics::quantile;
+use super::{Finding, Severity};
+use crate::batch::Mat;
+
+/// AntMaze's ant covers at most about 0.6 units a step; no body crosses this many.
+const ANTMAZE_STEP: f32 = 2.0;
+/// A jump of this many times the 99th percentile of its own column is taken for a teleport. The bodies' hardest contacts
+/// stay below 12 times.
+const JUMP: f32 = 25.0;
+/// Starts count as resets when they spread this little compared with all states (median over columns).
+const START_SPREAD: f64 = 0.3;
+
+pub(super) fn all(data: &Dataset, horizon: Option<usize>) -> Vec<Finding> {
+    let starts = Starts::of(data);
+    vec![
+        non_finite(data),
+        reset_leaks(data, &starts),
+        unmarked_resets(data, &starts),
+        teleports(data),
+        unmarked_ends(data),
+        too_long(data, horizon),
+        inner_terminals(data),
+        duplicates(data),
+        actions_out_of_range(data),
+        constant_columns(data),
+        constant_reward(data),
+    ]
+}
+
+/// A finding about the given rows: `severity` when there are any, [`Severity::Ok`] when not.
+fn about(
+    check: &'static str,
+    severity: Severity,
+    rows: &[usize],
+    detail: impl FnOnce() -> String,
+) -> Finding {
+    let (severity, detail) =
+        if rows.is_empty() { (Severity::Ok, String::new()) } else { (severity, detail()) };
+    Finding { check, severity, count: rows.len(), first_row: rows.first().copied(), detail }
+}
+
+/// Rows that end their episode and are followed by another episode.
+fn inner_ends(data: &Dataset) -> impl Iterator<Item = usize> + '_ {
+    data.episodes.iter().map(|e| e.end - 1).filter(|&i| i + 1 < data.rows.len())
+}
+
+/// What episode starts look like: whether they are resets to a narrow region, and its box.
+struct Starts {
+    low: Vec<f32>,
+    high: Vec<f32>,
+    narrow: bool,
+}
+
+impl Starts {
+    fn of(data: &Dataset) -> Self {
+        let rows: Vec<usize> = data.episodes.iter().map(|e| e.start).collect();
+        let starts = data.rows.obs.select(Axis(0), &rows);
+        let mut ratios: Vec<f64> = (starts.columns().into_iter().zip(data.rows.obs.columns()))
+            .map(|(start, all)| spread(start) / spread(all).max(1e-9))
+            .filter(|r| r.is_finite())
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        let narrow = rows.len() >= 5 && !ratios.is_empty() && quantile(&ratios, 0.5) < START_SPREAD;
+        let fold = |f: fn(f32, f32) -> f32, from| {
+            starts.map_axis(Axis(0), |c| c.iter().copied().fold(from, f)).to_vec()
+        };
+        let (low, high) = (fold(f32::min, f32::INFINITY), fold(f32::max, f32::NEG_INFINITY));
+        Self { low, high, narrow }
+    }
+
+    fn contain(&self, obs: ArrayView1<f32>) -> bool {
+        obs.iter().zip(&self.low).zip(&self.high).all(|((&o, &low), &high)| {
+            let margin = 0.1 * (high - low) + 1e-6;
+            o >= low - margin && o <= high + margin
+        })
+    }
+}
+
+fn spread(column: ArrayView1<f32>) -> f64 {
+    let n = column.len() as f64;
+    let mean = column.iter().map(|&v| f64::from(v)).sum::<f64>() / n;
+    (column.iter().map(|&v| (f64::from(v) - mean).powi(2)).sum::<f64>() / n).sqrt()
+}
+
+fn non_finite(data: &Dataset) -> Finding {
+    let b = &data.rows;
+    let bad = |row: ArrayView1<f32>| row.iter().any(|v| !v.is_finite());
+    let rows: Vec<usize> = (0..b.len())
+        .filter(|&i| {
+            bad(b.obs.row(i)) || bad(b.act.row(i)) || bad(b.next_obs.row(i)) || !b.rew[i].is_finite()
+        })
+        .collect();
+    about("non-finite values", Severity::Poison, &rows, || "NaN or infinity in these rows; drop them".into())
+}
+
+/// D4RL's own `qlearning_dataset` takes obs[i+1] for the next state even where row i ended an episode.
+fn reset_leaks(data: &Dataset, starts: &Starts) -> Finding {
+    let equal: Vec<usize> =
+        inner_ends(data).filter(|&i| data.rows.next_obs.row(i) == data.rows.obs.row(i + 1)).collect();
+    let rows = if starts.narrow { equal } else { Vec::new() };
+    about("reset as next state", Severity::Poison, &rows, || {
+        "the next state of an episode's last row is the first state of the following episode; use the file's \
+         next_observations, or drop these rows"
+            .into()
+    })
+}
+
+/// The state jumps into the region where episodes start, inside what is marked as one episode.
+fn unmarked_resets(data: &Dataset, starts: &Starts) -> Finding {
+    let b = &data.rows;
+    let mut rows = Vec::new();
+    if starts.narrow {
+        for episode in &data.episodes {
+            rows.extend((episode.start..episode.end.saturating_sub(1)).filter(|&i| {
+                // A row that moves into the box smoothly has come from just outside it; a reset comes from anywhere.
+                starts.contain(b.next_obs.row(i))
+                    && !starts.contain(b.obs.row(i))
+                    && far(b.obs.row(i), starts)
+            }));
+        }
+    }
+    about("unmarked reset", Severity::Poison, &rows, || {
+        "the next state is a start state although no episode end is marked; mark these rows as timeouts and drop them".into()
+    })
+}
+
+/// Farther from the start box than ten times its width in at least half of the columns.
+fn far(obs: ArrayView1<f32>, starts: &Starts) -> bool {
+    let outside = (obs.iter().zip(&starts.low).zip(&starts.high)).filter(|((o, low), high)| {
+        let width = 10.0 * (*high - *low) + 1e-6;
+        **o < **low - width || **o > **high + width
+    });
+    2 * outside.count() >= obs.len()
+}
+
+fn teleports(data: &Dataset) -> Finding {
+    let b = &data.rows;
+    let rows: Vec<usize> = if data.name.starts_with("antmaze") && b.obs_dim() >= 2 {
+        (0..b.len())
+            .filter(|&i| {
+                (b.next_obs[[i, 0]] - b.obs[[i, 0]]).hypot(b.next_obs[[i, 1]] - b.obs[[i, 1]]) > ANTMAZE_STEP
+            })
+            .collect()
+    } else {
+        let limits = jump_limits(&b.obs, &b.next_obs);
+        (0..b.len())
+            .filter(|&i| (0..b.obs_dim()).any(|j| (b.next_obs[[i, j]] - b.obs[[i, j]]).abs() > limits[j]))
+            .collect()
+    };
+    about("teleports", Severity::Poison, &rows, || {
+        "the state moves farther in one step than the rest of the data ever does; drop these rows".into()
+    })
+}
+
+/// Per column, the largest believable step: a multiple of the 99th percentile of its steps, never below a thousandth of
+/// the column's range (a column that hardly ever moves has a percentile of 0).
+fn jump_limits(obs: &Mat, next_obs: &Mat) -> Vec<f32> {
+    (0..obs.ncols())
+        .map(|j| {
+            let column = obs.column(j);
+            let mut steps: Vec<f64> = (column.iter().zip(next_obs.column(j)))
+                .map(|(o, n)| f64::from((n - o).abs()))
+                .filter(|s| s.is_finite())
+                .collect();
+            if steps.is_empty() {
+                return f32::INFINITY;
+            }
+            steps.sort_by(f64::total_cmp);
+            let usual = quantile(&steps, 0.99) as f32;
+            let finite = || column.iter().copied().filter(|v| v.is_finite());
+            let range = finite().fold(f32::NEG_INFINITY, f32::max) - finite().fold(f32::INFINITY, f32::min);
+            if usual > 0.0 { (JUMP * usual).max(1e-3 * range) } else { f32::INFINITY }
+        })
+        .collect()
+}
+
+/// The file says the episode goes on, but the next row starts somewhere else.
+fn unmarked_ends(data: &Dataset) -> Finding {
+    let b = &data.rows;
+    let mut rows = Vec::new();
+    for episode in &data.episodes {
+        let inner = episode.start..episode.end.saturating_sub(1);
+        rows.extend(inner.filter(|&i| b.next_obs.row(i) != b.obs.row(i + 1)));
+    }
+    about("unmarked episode ends", Severity::Note, &rows, || {
+        "the next state of a row is not the state of the row after it although no end is marked (a timeout was probably \
+         left out); transitions are right, returns of these episodes are not"
+            .into()
+    })
+}
+
+fn too_long(data: &Dataset, horizon: Option<usize>) -> Finding {
+    let limit = horizon.unwrap_or(usize::MAX);
+    let rows: Vec<usize> = data.episodes.iter().filter(|e| e.len() > limit).map(|e| e.start).collect();
+    about("episodes beyond the time limit", Severity::Note, &rows, || {
+        format!("longer than the task's {limit} steps: a timeout in between was not marked")
+    })
+}
+
+/// AntMaze marks every step near the goal as terminal while the trajectory goes on.
+fn inner_terminals(data: &Dataset) -> Finding {
+    let rows: Vec<usize> = (data.episodes.iter())
+        .flat_map(|e| e.start..e.end.saturating_sub(1))
+        .filter(|&i| data.rows.done[i])
+        .collect();
+    about("terminals inside an episode", Severity::Note, &rows, || {
+        "the trajectory goes on after these terminals; the return still stops there".into()
+    })
+}
+
+fn duplicates(data: &Dataset) -> Finding {
+    let b = &data.rows;
+    let key = |i: usize| {
+        let mut hash = DefaultHasher::new();
+        for row in [b.obs.row(i), b.act.row(i), b.next_obs.row(i)] {
+            row.iter().for_each(|v| v.to_bits().hash(&mut hash));
+        }
+        hash.finish()
+    };
+    let same = |i: usize, j: usize| {
+        b.obs.row(i) == b.obs.row(j) && b.act.row(i) == b.act.row(j) && b.next_obs.row(i) == b.next_obs.row(j)
+    };
+    let mut first: HashMap<u64, usize> = HashMap::with_capacity(b.len());
+    let rows: Vec<usize> = (0..b.len())
+        .filter(|&i| {
+            let earlier = *first.entry(key(i)).or_insert(i);
+            earlier != i && same(earlier, i)
+        })
+        .collect();
+    about("duplicate rows", Severity::Note, &rows, || {
+        "the same state, action and next state as an earlier row; they weigh double in training, and a neighbour search \
+         finds them at distance 0"
+            .into()
+    })
+}
+
+fn actions_out_of_range(data: &Dataset) -> Finding {
+    let act = &data.rows.act;
+    let rows: Vec<usize> =
+        (0..act.nrows()).filter(|&i| act.row(i).iter().any(|a| a.abs() > 1.0 + 1e-6)).collect();
+    about("actions out of range", Severity::Note, &rows, || {
+        let largest = rows.iter().flat_map(|&i| act.row(i).to_vec()).fold(0.0f32, |m, a| m.max(a.abs()));
+        format!(
+            "entries beyond [-1, 1], up to {largest}; rescale them, a squashed policy cannot repeat these actions"
+        )
+    })
+}
+
+fn constant_columns(data: &Dataset) -> Finding {
+    let mut columns = Vec::new();
+    for (name, matrix) in [("obs", &data.rows.obs), ("act", &data.rows.act)] {
+        for (j, column) in matrix.columns().into_iter().enumerate() {
+            if column.len() > 1 && column.iter().all(|v| *v == column[0]) {
+                columns.push((format!("{name}[{j}]"), j));
+            }
+        }
+    }
+    let places: Vec<usize> = columns.iter().map(|(_, j)| *j).collect();
+    let found = about("constant columns", Severity::Note, &places, || {
+        let names: Vec<&str> = columns.iter().take(6).map(|(name, _)| name.as_str()).collect();
+        let more = if columns.len() > 6 { ", …" } else { "" };
+        format!("{}{more} never change; standardisation leaves them as they are", names.join(", "))
+    });
+    Finding { first_row: None, ..found }
+}
+
+fn constant_reward(data: &Dataset) -> Finding {
+    let rew = &data.rows.rew;
+    let constant = rew.len() > 1 && rew.iter().all(|r| *r == rew[0]);
+    let rows: Vec<usize> = if constant { (0..rew.len()).collect() } else { Vec::new() };
+    about("constant reward", Severity::Note, &rows, || {
+        format!(
+            "every reward is {}: there is nothing to learn from; was a sparse reward dropped with the terminal rows?",
+            rew[0]
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::audit;
+    use super::*;
+    use crate::data::make::{Block, Follow, make};
+    use crate::env::{Env, Pool, point_mass::PointMass};
+    use crate::policy::Uniform;
+
+    fn clean() -> Dataset {
+        let make_env = || Ok(Box::new(PointMass::new()) as Box<dyn Env>);
+        let blocks = [Block { rows: 3000, behaviour: &Follow(&Uniform) }];
+        make("point-mass-random", &Pool::new(&make_env), &blocks, 0, &mut |_| ()).unwrap()
+    }
+
+    /// Audits clean data after `spoil` and wants exactly these findings (check, severity, rows).
+    fn check(spoil: impl FnOnce(&mut Dataset), wanted: &[(&str, Severity, usize)]) {
+        let mut data = clean();
+        spoil(&mut data);
+        let found = audit(&data, Some(60));
+        let found: Vec<_> = (found.findings.iter().filter(|f| f.severity != Severity::Ok))
+            .map(|f| (f.check, f.severity, f.count))
+            .collect();
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn clean_data_pass_every_check() {
+        check(|_| (), &[]);
+    }
+
+    #[test]
+    fn nan_is_poison() {
+        check(
+            |d| d.rows.obs[[17, 1]] = f32::NAN,
+            &[("non-finite values", Severity::Poison, 1), ("unmarked episode ends", Severity::Note, 1)],
+        );
+    }
+
+    #[test]
+    fn a_jump_is_a_teleport() {
+        check(
+            |d| d.rows.next_obs[[17, 0]] += 50.0,
+            &[("teleports", Severity::Poison, 1), ("unmarked episode ends", Severity::Note, 1)],
+        );
+    }
+
+    #[test]
+    fn duplicated_rows_and_wild_actions_are_noted() {
+        check(
+            |d| {
+                let (start, end) = (d.episodes[0].start, d.episodes[0].end);
+                assert!(end - start > 3);
+                for j in 0..2 {
+                    d.rows.act[[start, j]] = 3.0;
+                }
+            },
+            &[("actions out of range", Severity::Note, 1)],
+        );
+        check(
+            |d| {
+                let rows: Vec<usize> = (0..d.rows.len()).chain([5]).collect();
+                d.rows = d.rows.select(&rows);
+                let mut timeout = d.timeout.to_vec();
+                timeout.push(true);
+                d.timeout = timeout.into();
+                d.episodes.push(3000..3001);
+            },
+            &[("duplicate rows", Severity::Note, 1)],
+        );
+    }
+
+    #[test]
+    fn a_forgotten_timeout_is_noticed_in_two_ways() {
+        check(
+            |d| {
+                let second = d.episodes.remove(1);
+                d.timeout[d.episodes[0].end - 1] = false;
+                d.rows.done[d.episodes[0].end - 1] = false;
+                d.episodes[0].end = second.end;
+            },
+            &[
+                ("unmarked episode ends", Severity::Note, 1),
+                ("episodes beyond the time limit", Severity::Note, 1),
+            ],
+        );
+    }
+
+    #[test]
+    fn the_next_episodes_start_as_next_state_is_poison() {
+        // Starts of the point mass lie on a wide ring; pin them to one place, as MuJoCo's resets are.
+        let pin = |d: &mut Dataset| {
+            for episode in d.episodes.clone() {
+                d.rows.obs.row_mut(episode.start).assign(&ndarray::array![1.0, 1.0, 0.0, 0.0]);
+            }
+        };
+        check(
+            |d| {
+                pin(d);
+                for i in inner_ends(d).collect::<Vec<_>>() {
+                    let next = d.rows.obs.row(i + 1).to_owned();
+                    d.rows.next_obs.row_mut(i).assign(&next);
+                }
+            },
+            &[("reset as next state", Severity::Poison, clean().episodes.len() - 1)],
+        );
+    }
+}

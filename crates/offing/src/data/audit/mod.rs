@@ -1,0 +1,108 @@
+//! Auditing a dataset before anything is learnt from it.
+//!
+//! A dynamics model and a neighbour index believe every row they are given. The checks here look for the rows that public
+//! datasets are known to get wrong: next states that are really the reset of the following episode, jumps that no body
+//! could make, episode ends that nobody marked, values that are not numbers.
+
+mod checks;
+mod statistics;
+
+use serde::Serialize;
+
+use super::scores::reference;
+use super::{Dataset, Reading};
+pub use statistics::Statistics;
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Nothing found.
+    Ok,
+    /// Worth knowing; learning goes on.
+    Note,
+    /// Would poison a dynamics model or a neighbour index.
+    Poison,
+}
+
+/// What one check found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// Name of the check.
+    pub check: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// Rows (or columns, for checks on columns) concerned.
+    pub count: usize,
+    /// The first row concerned.
+    pub first_row: Option<usize>,
+    /// What was found and what to do, in one line.
+    pub detail: String,
+}
+
+/// Everything an audit tells about a dataset.
+#[derive(Clone, Debug, Serialize)]
+pub struct Audit {
+    /// The dataset's name.
+    pub name: String,
+    /// Transitions.
+    pub rows: usize,
+    /// Width of an observation.
+    pub obs_dim: usize,
+    /// Width of an action.
+    pub act_dim: usize,
+    /// How the transitions were read from the file.
+    pub reading: Reading,
+    /// Rows with a true terminal.
+    pub terminals: usize,
+    /// Rows cut by a time limit.
+    pub timeouts: usize,
+    /// Rewards of single rows.
+    pub reward: Statistics,
+    /// Undiscounted returns of finished episodes; absent when no episode is finished.
+    pub episode_return: Option<Statistics>,
+    /// Lengths of finished episodes.
+    pub episode_length: Option<Statistics>,
+    /// Normalised score of the behaviour policy (of its mean return), where D4RL has reference returns.
+    pub behaviour_score: Option<f64>,
+    /// Every check with its outcome.
+    pub findings: Vec<Finding>,
+}
+
+impl Audit {
+    /// The worst severity found.
+    pub fn verdict(&self) -> Severity {
+        self.findings.iter().map(|f| f.severity).max().unwrap_or(Severity::Ok)
+    }
+}
+
+/// Audits a dataset. `horizon` is the task's time limit where it is known.
+pub fn audit(data: &Dataset, horizon: Option<usize>) -> Audit {
+    let finished: Vec<_> = (data.episodes.iter())
+        .filter(|e| !e.is_empty() && (data.rows.done[e.end - 1] || data.timeout[e.end - 1]))
+        .collect();
+    let returns: Vec<f64> = finished
+        .iter()
+        .map(|e| data.rows.rew.slice(ndarray::s![e.start..e.end]).iter().map(|&r| f64::from(r)).sum())
+        .collect();
+    let lengths: Vec<f64> = finished.iter().map(|e| e.len() as f64).collect();
+    let episode_return = Statistics::of(&returns);
+    let rewards: Vec<f64> = data.rows.rew.iter().map(|&r| f64::from(r)).collect();
+    Audit {
+        name: data.name.clone(),
+        rows: data.rows.len(),
+        obs_dim: data.rows.obs_dim(),
+        act_dim: data.rows.act_dim(),
+        reading: data.reading.clone(),
+        terminals: data.rows.done.iter().filter(|d| **d).count(),
+        timeouts: data.timeout.iter().filter(|t| **t).count(),
+        reward: Statistics::of(&rewards).unwrap_or_default(),
+        behaviour_score: episode_return
+            .as_ref()
+            .zip(reference(&data.name))
+            .map(|(r, known)| known.normalise(r.mean)),
+        episode_return,
+        episode_length: Statistics::of(&lengths),
+        findings: checks::all(data, horizon),
+    }
+}

@@ -1,0 +1,357 @@
+//! Dataset names: what `hopper-medium`, `hopper-medium-v2` and `./my.hdf5` mean.
+//!
+//! A path always wins. An id that ends in `-v0`, `-v1` or `-v2` is a real D4RL or Minari dataset in its own cache
+//! directory and nothing else. A name without version is a *made* dataset, kept as
+//! `datasets/<name>-<rows>-s<seed>-<hash>.hdf5` under offing's home; the hash covers the policies and the physics.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::home::Home;
+
+/// The bodies whose made sets offing can make, with D4RL's five flavours each.
+pub const BODIES: [&str; 3] = ["halfcheetah", "hopper", "walker2d"];
+/// D4RL's flavours of the three bodies.
+pub const FLAVOURS: [&str; 5] = ["random", "medium", "medium-replay", "medium-expert", "expert"];
+/// D4RL's six AntMaze sets.
+pub const ANTMAZES: [&str; 6] = [
+    "antmaze-umaze",
+    "antmaze-umaze-diverse",
+    "antmaze-medium-play",
+    "antmaze-medium-diverse",
+    "antmaze-large-play",
+    "antmaze-large-diverse",
+];
+
+/// Where offing looks for datasets it did not make.
+#[derive(Clone, Debug)]
+pub struct Catalogue {
+    /// Offing's own caches.
+    pub home: Home,
+    /// D4RL's cache directory (`~/.d4rl/datasets` unless `$D4RL_DATASET_DIR` says otherwise).
+    pub d4rl: PathBuf,
+    /// Minari's root (`~/.minari/datasets` unless `$MINARI_DATASETS_PATH` says otherwise).
+    pub minari: PathBuf,
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A file or directory to read.
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// Where it comes from.
+        origin: Origin,
+    },
+    /// A made set that has not been made yet.
+    ToMake(Recipe),
+}
+
+/// Where a dataset comes from; every table says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Origin {
+    /// Made by offing in its own simulator.
+    #[serde(rename = "made")]
+    Made,
+    /// A published D4RL file.
+    D4RL,
+    /// A published Minari dataset.
+    Minari,
+    /// A file the user named.
+    #[serde(rename = "own")]
+    Own,
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Made => "made",
+            Self::D4RL => "D4RL",
+            Self::Minari => "Minari",
+            Self::Own => "own",
+        })
+    }
+}
+
+/// A made set by name: which body, which mix of policies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    /// The whole name, such as `hopper-medium-replay`.
+    pub name: String,
+    /// The task to simulate, such as `hopper` or `antmaze-umaze`.
+    pub task: String,
+    /// The flavour, such as `medium-replay` (`umaze` sets without a suffix: empty).
+    pub flavour: String,
+}
+
+impl Recipe {
+    /// Parses a made set's name.
+    pub fn parse(name: &str) -> Result<Self> {
+        if ANTMAZES.contains(&name) {
+            let mut words = name.splitn(3, '-');
+            let task = format!("{}-{}", words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            let flavour = words.next().unwrap_or_default().to_string();
+            return Ok(Self { name: name.into(), task, flavour });
+        }
+        let known = name
+            .split_once('-')
+            .filter(|(body, flavour)| BODIES.contains(body) && FLAVOURS.contains(flavour));
+        match known {
+            Some((body, flavour)) => {
+                Ok(Self { name: name.into(), task: body.into(), flavour: flavour.into() })
+            }
+            None => Err(unknown(name)),
+        }
+    }
+}
+
+/// Every name that can be made.
+pub fn made_names() -> Vec<String> {
+    let bodies =
+        BODIES.iter().flat_map(|body| FLAVOURS.iter().map(move |flavour| format!("{body}-{flavour}")));
+    bodies.chain(ANTMAZES.iter().map(|name| (*name).to_string())).collect()
+}
+
+fn unknown(name: &str) -> Error {
+    let known = made_names();
+    let nearest = known
+        .iter()
+        .min_by_key(|k| strsim::damerau_levenshtein(k, name))
+        .filter(|k| strsim::jaro_winkler(k, name) > 0.85);
+    let hint = match nearest {
+        Some(near) => format!("did you mean `{near}`? `offing data list` shows every name"),
+        None => {
+            "give a path, a D4RL or Minari id (ending in -v0, -v1 or -v2), or a name from `offing data list`"
+                .into()
+        }
+    };
+    Error::Unknown { kind: "dataset", name: name.into(), hint }
+}
+
+impl Catalogue {
+    /// What `name` stands for, by the rules at the top of this module.
+    pub fn find(&self, name: &str) -> Result<Found> {
+        if Path::new(name).exists() {
+            return Ok(Found::File { path: name.into(), origin: Origin::Own });
+        }
+        if is_versioned(name) {
+            return self.published(name);
+        }
+        if looks_like_a_path(name) {
+            return Err(Error::file(name, "no such file; check the path"));
+        }
+        let recipe = Recipe::parse(name)?;
+        let mut made = self.made(&recipe.name)?;
+        match made.len() {
+            0 => Ok(Found::ToMake(recipe)),
+            1 => Ok(Found::File { path: made.remove(0), origin: Origin::Made }),
+            _ => {
+                let list: Vec<String> = made.iter().map(|p| p.display().to_string()).collect();
+                Err(Error::Invalid(format!(
+                    "`{name}` has been made {} times; give the path of the one you mean: {}",
+                    made.len(),
+                    list.join(", ")
+                )))
+            }
+        }
+    }
+
+    /// The made files of one name.
+    pub fn made(&self, name: &str) -> Result<Vec<PathBuf>> {
+        let dir = self.home.dir("datasets")?;
+        let entries = fs::read_dir(&dir).map_err(|e| Error::io(&dir, "list", e))?;
+        let mut found: Vec<PathBuf> = (entries.flatten().map(|e| e.path()))
+            .filter(|p| made_name(p).is_some_and(|(stem, _)| stem == name))
+            .collect();
+        found.sort();
+        Ok(found)
+    }
+
+    /// The path of a made set.
+    pub fn made_path(&self, name: &str, rows: usize, seed: u64, hash: &str) -> Result<PathBuf> {
+        Ok(self.home.dir("datasets")?.join(format!("{name}-{rows}-s{seed}-{hash}.hdf5")))
+    }
+
+    /// Every dataset on this machine that has a name.
+    pub fn all(&self) -> Result<Vec<(String, Origin, PathBuf)>> {
+        let mut all = Vec::new();
+        let dir = self.home.dir("datasets")?;
+        for path in files(&dir) {
+            if let Some((name, _)) = made_name(&path) {
+                all.push((name.to_string(), Origin::Made, path.clone()));
+            }
+        }
+        all.extend(files(&self.d4rl).into_iter().filter(|p| p.extension().is_some_and(|e| e == "hdf5")).map(
+            |p| {
+                let stem = p.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+                (d4rl_id(&stem).unwrap_or(stem), Origin::D4RL, p)
+            },
+        ));
+        minari_datasets(&self.minari, &self.minari, 0, &mut all);
+        all.sort();
+        Ok(all)
+    }
+
+    fn published(&self, name: &str) -> Result<Found> {
+        let minari = self.minari.join(name);
+        if minari.join("data").is_dir() {
+            return Ok(Found::File { path: minari, origin: Origin::Minari });
+        }
+        let candidates = d4rl_files(name);
+        let found = candidates.iter().map(|f| self.d4rl.join(f)).find(|p| p.is_file());
+        found.map(|path| Found::File { path, origin: Origin::D4RL }).ok_or_else(|| Error::Unknown {
+            kind: "dataset",
+            name: name.into(),
+            hint: format!(
+                "an id with a version is a published file: wanted {} in {} or {}/data; copy it there, give its path, or \
+                 leave out the version to make a set of your own",
+                candidates.join(" or "),
+                self.d4rl.display(),
+                minari.display()
+            ),
+        })
+    }
+}
+
+fn is_versioned(name: &str) -> bool {
+    ["-v0", "-v1", "-v2"].iter().any(|v| name.ends_with(v))
+}
+
+fn looks_like_a_path(name: &str) -> bool {
+    name.contains(['/', '\\'])
+        || [".hdf5", ".h5", ".parquet", ".csv", ".npz"].iter().any(|e| name.ends_with(e))
+}
+
+/// Splits `<name>-<rows>-s<seed>-<hash>.hdf5` into the name and the rest.
+fn made_name(path: &Path) -> Option<(&str, &str)> {
+    let stem = path.file_name()?.to_str()?.strip_suffix(".hdf5")?;
+    let mut parts = stem.rsplitn(4, '-');
+    let (hash, seed, rows, name) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let whole =
+        hash.len() == 8 && seed.strip_prefix('s')?.parse::<u64>().is_ok() && rows.parse::<usize>().is_ok();
+    whole.then_some((name, &stem[name.len() + 1..]))
+}
+
+/// D4RL's AntMaze files are named after how they were collected.
+const ANTMAZE_FILES: [(&str, &str); 6] = [
+    ("antmaze-umaze", "Ant_maze_u-maze_noisy_multistart_False_multigoal_False_sparse"),
+    ("antmaze-umaze-diverse", "Ant_maze_u-maze_noisy_multistart_True_multigoal_True_sparse"),
+    ("antmaze-medium-play", "Ant_maze_big-maze_noisy_multistart_True_multigoal_False_sparse"),
+    ("antmaze-medium-diverse", "Ant_maze_big-maze_noisy_multistart_True_multigoal_True_sparse"),
+    ("antmaze-large-play", "Ant_maze_hardest-maze_noisy_multistart_True_multigoal_False_sparse"),
+    ("antmaze-large-diverse", "Ant_maze_hardest-maze_noisy_multistart_True_multigoal_True_sparse"),
+];
+
+/// The file names under which D4RL caches a dataset, most specific first.
+fn d4rl_files(id: &str) -> Vec<String> {
+    let mut files = vec![format!("{id}.hdf5")];
+    let (name, version) = id.split_at(id.len().saturating_sub(3));
+    if let Some((_, stem)) = ANTMAZE_FILES.iter().find(|(known, _)| *known == name) {
+        files.push(if version == "-v0" { format!("{stem}.hdf5") } else { format!("{stem}_fixed.hdf5") });
+    } else if let Some((body, flavour)) = name.split_once('-') {
+        let flavour = flavour.replace('-', "_");
+        files.push(if version == "-v0" {
+            format!("{body}_{flavour}.hdf5")
+        } else {
+            format!("{body}_{flavour}{version}.hdf5")
+        });
+    }
+    files
+}
+
+/// The id behind a file name of D4RL's cache, where it is one of those above. AntMaze v1 and v2 share their file names;
+/// such a file is listed as v2.
+fn d4rl_id(stem: &str) -> Option<String> {
+    let versions = ["-v2", "-v1", "-v0"];
+    let names = made_names();
+    let ids = names.iter().flat_map(|name| versions.map(|v| format!("{name}{v}")));
+    ids.into_iter().find(|id| d4rl_files(id).iter().any(|f| f.strip_suffix(".hdf5") == Some(stem)))
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    fs::read_dir(dir).map(|entries| entries.flatten().map(|e| e.path()).collect()).unwrap_or_default()
+}
+
+/// Minari nests namespaces; a dataset is a directory that holds `data/metadata.json` or `data/main_data.hdf5`.
+fn minari_datasets(root: &Path, dir: &Path, depth: usize, all: &mut Vec<(String, Origin, PathBuf)>) {
+    if dir.join("data/main_data.hdf5").is_file() || dir.join("data/metadata.json").is_file() {
+        let id = dir.strip_prefix(root).unwrap_or(dir).to_string_lossy().replace('\\', "/");
+        all.push((id, Origin::Minari, dir.to_path_buf()));
+    } else if depth < 5 {
+        files(dir).iter().filter(|p| p.is_dir()).for_each(|p| minari_datasets(root, p, depth + 1, all));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn catalogue(root: &Path) -> Catalogue {
+        Catalogue { home: Home::new(root.join("home")), d4rl: root.join("d4rl"), minari: root.join("minari") }
+    }
+
+    fn touch(path: PathBuf) -> PathBuf {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, b"").unwrap();
+        path
+    }
+
+    #[test]
+    fn names_mean_what_the_rules_say() {
+        let dir = tempfile::tempdir().unwrap();
+        let all = catalogue(dir.path());
+        let d4rl = touch(dir.path().join("d4rl/hopper_medium_replay-v2.hdf5"));
+        let maze = touch(
+            dir.path().join("d4rl/Ant_maze_u-maze_noisy_multistart_False_multigoal_False_sparse_fixed.hdf5"),
+        );
+        touch(dir.path().join("minari/mujoco/hopper/expert-v0/data/main_data.hdf5"));
+        let file = |path: &Path, origin| Found::File { path: path.into(), origin };
+        assert_eq!(all.find("hopper-medium-replay-v2").unwrap(), file(&d4rl, Origin::D4RL));
+        assert_eq!(all.find("antmaze-umaze-v2").unwrap(), file(&maze, Origin::D4RL));
+        let minari = dir.path().join("minari/mujoco/hopper/expert-v0");
+        assert_eq!(all.find("mujoco/hopper/expert-v0").unwrap(), file(&minari, Origin::Minari));
+        assert_eq!(all.find(d4rl.to_str().unwrap()).unwrap(), file(&d4rl, Origin::Own));
+        let Found::ToMake(recipe) = all.find("antmaze-medium-play").unwrap() else { panic!("not made yet") };
+        assert_eq!((recipe.task.as_str(), recipe.flavour.as_str()), ("antmaze-medium", "play"));
+
+        let made = touch(all.made_path("hopper-medium", 1000, 0, "0123abcd").unwrap());
+        touch(all.made_path("hopper-medium-replay", 1000, 0, "0123abcd").unwrap());
+        assert_eq!(all.find("hopper-medium").unwrap(), file(&made, Origin::Made));
+        touch(all.made_path("hopper-medium", 2000, 0, "0123abcd").unwrap());
+        let twice = all.find("hopper-medium").unwrap_err().to_string();
+        assert!(
+            twice.contains("2 times") && twice.contains("hopper-medium-2000-s0-0123abcd.hdf5"),
+            "{twice}"
+        );
+        let names: Vec<String> =
+            all.all().unwrap().into_iter().map(|(name, origin, _)| format!("{origin} {name}")).collect();
+        assert_eq!(
+            names,
+            [
+                "D4RL antmaze-umaze-v2",
+                "made hopper-medium",
+                "made hopper-medium",
+                "made hopper-medium-replay",
+                "D4RL hopper-medium-replay-v2",
+                "Minari mujoco/hopper/expert-v0",
+            ]
+        );
+    }
+
+    #[test]
+    fn unknown_names_say_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let check = |name: &str, wanted: &str| {
+            let error = catalogue(dir.path()).find(name).unwrap_err().to_string();
+            assert!(error.contains(wanted) && !error.contains('\n'), "{error}");
+        };
+        check("hoper-medium", "did you mean `hopper-medium`?");
+        check("hopper-medium-v2", "hopper_medium-v2.hdf5 in ");
+        check("nonsense", "unknown dataset `nonsense`; give a path");
+        check("missing/file.hdf5", "no such file");
+    }
+}
