@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod catalogue;
 pub mod make;
+pub mod policy_set;
 pub mod scores;
 
 use std::ops::Range;

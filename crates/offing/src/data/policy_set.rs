@@ -1,0 +1,190 @@
+//! A directory of behaviour policies and the flavours of data they stand for.
+//!
+//! Files are called `<body>-<number>.safetensors`, numbered along training; an `index.json` beside them may tell the
+//! normalised score of each. `medium` is the first snapshot that reaches D4RL's mark for its body and `expert` the best
+//! one, unless the caller names them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use super::catalogue::Recipe;
+use crate::error::{Error, Result};
+use crate::policy::TanhGaussian;
+
+/// Normalised score from which a snapshot counts as `medium`: what D4RL stopped its medium policies at.
+const MEDIUM: [(&str, f64); 3] = [("halfcheetah", 40.0), ("hopper", 45.0), ("walker2d", 55.0)];
+
+/// Behaviour policies in a directory.
+#[derive(Clone, Debug)]
+pub struct PolicySet {
+    dir: PathBuf,
+    snapshots: Vec<Snapshot>,
+}
+
+/// Which snapshots to take instead of the default ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Choice {
+    /// Number of the snapshot that is `medium`.
+    pub medium: Option<usize>,
+    /// Number of the snapshot that is `expert`.
+    pub expert: Option<usize>,
+}
+
+/// One policy of a mix: the rows it contributes are a fixed share of the dataset.
+#[derive(Clone, Debug)]
+pub struct Ingredient {
+    /// The policy's file name.
+    pub file: String,
+    /// The policy.
+    pub policy: TanhGaussian,
+    /// SHA-256 of the file.
+    pub digest: [u8; 32],
+}
+
+#[derive(Clone, Debug)]
+struct Snapshot {
+    body: String,
+    number: usize,
+    file: String,
+    score: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct IndexEntry {
+    file: String,
+    normalized: Option<f64>,
+}
+
+impl PolicySet {
+    /// Lists the policies of a directory.
+    pub fn open(dir: &Path) -> Result<Self> {
+        let index = dir.join("index.json");
+        let scores: Vec<IndexEntry> = match fs::read(&index) {
+            Ok(text) => serde_json::from_slice(&text).map_err(|e| {
+                Error::file(&index, format!("wanted a list of {{\"file\", \"normalized\"}}, found otherwise ({e}); mend or remove it"))
+            })?,
+            Err(_) => Vec::new(),
+        };
+        let entries = fs::read_dir(dir).map_err(|e| Error::io(dir, "list the policies", e))?;
+        let mut snapshots: Vec<Snapshot> = entries
+            .flatten()
+            .filter_map(|entry| {
+                let file = entry.file_name().to_string_lossy().into_owned();
+                let (body, number) = file.strip_suffix(".safetensors")?.rsplit_once('-')?;
+                let number = number.parse().ok()?;
+                let score = scores.iter().find(|s| s.file == file).and_then(|s| s.normalized);
+                Some(Snapshot { body: body.into(), number, score, file: file.clone() })
+            })
+            .collect();
+        snapshots.sort_by(|a, b| (&a.body, a.number).cmp(&(&b.body, b.number)));
+        Ok(Self { dir: dir.into(), snapshots })
+    }
+
+    /// The policies of a flavour, in the order in which their rows follow each other. Each gives an equal share.
+    pub fn mix(&self, recipe: &Recipe, choice: Choice) -> Result<Vec<Ingredient>> {
+        let body = &recipe.task;
+        let all: Vec<&Snapshot> = self.snapshots.iter().filter(|s| &s.body == body).collect();
+        let first = *all.first().ok_or_else(|| self.missing(body, "any number"))?;
+        let chosen: Vec<&Snapshot> = match recipe.flavour.as_str() {
+            "random" => vec![first],
+            "medium" => vec![self.medium(&all, body, choice)?],
+            "medium-replay" => {
+                let medium = self.medium(&all, body, choice)?.number;
+                all.iter().copied().filter(|s| s.number <= medium).collect()
+            }
+            "medium-expert" => vec![self.medium(&all, body, choice)?, self.expert(&all, body, choice)?],
+            "expert" => vec![self.expert(&all, body, choice)?],
+            other => {
+                let hint = "known: random, medium, medium-replay, medium-expert, expert".into();
+                return Err(Error::Unknown { kind: "flavour", name: other.into(), hint });
+            }
+        };
+        chosen.into_iter().map(|s| self.load(&s.file)).collect()
+    }
+
+    /// Loads one file of the directory.
+    pub fn load(&self, file: &str) -> Result<Ingredient> {
+        let path = self.dir.join(file);
+        let bytes = fs::read(&path).map_err(|e| Error::io(&path, "read the policy", e))?;
+        let policy = TanhGaussian::from_bytes(&bytes, &path)?;
+        Ok(Ingredient { file: file.into(), policy, digest: Sha256::digest(&bytes).into() })
+    }
+
+    fn medium<'a>(&self, all: &[&'a Snapshot], body: &str, choice: Choice) -> Result<&'a Snapshot> {
+        if let Some(number) = choice.medium {
+            return self.numbered(all, body, number);
+        }
+        let mark = MEDIUM.iter().find(|(known, _)| *known == body).map_or(f64::INFINITY, |(_, mark)| *mark);
+        (all.iter().copied().find(|s| s.score.is_some_and(|score| score >= mark)))
+            .ok_or_else(|| self.unscored("medium", body, &format!("a snapshot of score {mark} or more")))
+    }
+
+    fn expert<'a>(&self, all: &[&'a Snapshot], body: &str, choice: Choice) -> Result<&'a Snapshot> {
+        if let Some(number) = choice.expert {
+            return self.numbered(all, body, number);
+        }
+        let scored = all.iter().copied().filter_map(|s| s.score.map(|score| (score, s)));
+        (scored.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, s)| s))
+            .ok_or_else(|| self.unscored("expert", body, "at least one scored snapshot"))
+    }
+
+    fn numbered<'a>(&self, all: &[&'a Snapshot], body: &str, number: usize) -> Result<&'a Snapshot> {
+        all.iter()
+            .copied()
+            .find(|s| s.number == number)
+            .ok_or_else(|| self.missing(body, &number.to_string()))
+    }
+
+    fn missing(&self, body: &str, number: &str) -> Error {
+        let wanted = format!("{body}-<{number}>.safetensors");
+        Error::file(
+            &self.dir,
+            format!("wanted a policy file {wanted}, found none; give another --policies directory"),
+        )
+    }
+
+    fn unscored(&self, flavour: &str, body: &str, wanted: &str) -> Error {
+        Error::file(
+            self.dir.join("index.json"),
+            format!(
+                "wanted {wanted} for {body}, found none; name the snapshot yourself with --{flavour} NUMBER"
+            ),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Eleven empty snapshots are enough: choosing reads only names and scores.
+    fn numbers(flavour: &str, choice: Choice) -> Result<Vec<usize>> {
+        let scores = [3.0, 39.0, 25.0, 40.0, 27.0, 46.0, 98.0, 45.0, 103.0, 87.0, 37.0];
+        let snapshots = (0..11)
+            .map(|number| Snapshot {
+                body: "hopper".into(),
+                number,
+                file: format!("hopper-{number}.safetensors"),
+                score: Some(scores[number]),
+            })
+            .collect();
+        let set = PolicySet { dir: "policies".into(), snapshots };
+        let all: Vec<&Snapshot> = set.snapshots.iter().collect();
+        match flavour {
+            "medium" => Ok(vec![set.medium(&all, "hopper", choice)?.number]),
+            _ => Ok(vec![set.expert(&all, "hopper", choice)?.number]),
+        }
+    }
+
+    #[test]
+    fn medium_is_the_first_at_the_mark_and_expert_the_best() {
+        assert_eq!(numbers("medium", Choice::default()).unwrap(), [5]);
+        assert_eq!(numbers("expert", Choice::default()).unwrap(), [8]);
+        assert_eq!(numbers("medium", Choice { medium: Some(3), expert: None }).unwrap(), [3]);
+        let error = numbers("expert", Choice { medium: None, expert: Some(40) }).unwrap_err().to_string();
+        assert!(error.contains("hopper-<40>.safetensors"), "{error}");
+    }
+}
