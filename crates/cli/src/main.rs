@@ -1,3 +1,65 @@
 //! The command line of offing.
 
-fn main() {}
+mod commands;
+mod context;
+mod report;
+mod term;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use context::Context;
+
+/// Model-based offline reinforcement learning with search-based uncertainty.
+#[derive(Parser)]
+#[command(name = "offing", version, max_term_width = 110)]
+struct Cli {
+    /// Threads to use (default: one for each core); results never depend on it.
+    #[arg(long, global = true, value_name = "N")]
+    threads: Option<usize>,
+    /// No progress lines.
+    #[arg(long, short, global = true)]
+    quiet: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The whole way in one command: make a small dataset, audit it, score it.
+    Quickstart(commands::quickstart::Args),
+    /// Make, list, inspect, audit and convert datasets.
+    #[command(subcommand)]
+    Data(commands::data::Data),
+    /// Score a policy in the simulator.
+    Eval(commands::eval::Args),
+    /// Measure speed; every bench writes the same JSON with --json.
+    #[command(subcommand)]
+    Bench(commands::bench::Bench),
+    /// Tell what offing finds on this machine.
+    Doctor(commands::doctor::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if let Some(threads) = cli.threads {
+        // Fails only when a pool exists already, and none does yet.
+        let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+    }
+    let context = Context::from_environment(cli.quiet);
+    let done = context.and_then(|context| match cli.command {
+        Command::Quickstart(args) => commands::quickstart::run(&context, &args),
+        Command::Data(command) => commands::data::run(&context, &command),
+        Command::Eval(args) => commands::eval::run(&context, &args),
+        Command::Bench(command) => commands::bench::run(&context, &command),
+        Command::Doctor(args) => commands::doctor::run(&context, &args),
+    });
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

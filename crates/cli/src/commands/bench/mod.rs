@@ -1,0 +1,142 @@
+//! `offing bench …`: speed, measured. Every bench prints a table and writes the same JSON.
+
+mod data;
+mod env;
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::Subcommand;
+use serde::Serialize;
+
+use super::data::write_json;
+use super::doctor::cpu_name;
+use crate::context::Context;
+use crate::term;
+
+#[derive(Subcommand)]
+pub(crate) enum Bench {
+    /// Simulator steps a second on one core, beside the bare engine.
+    Env(env::Args),
+    /// Reading, writing and making datasets.
+    Data(data::Args),
+}
+
+pub(crate) fn run(context: &Context, command: &Bench) -> Result<ExitCode> {
+    match command {
+        Bench::Env(args) => env::run(context, args),
+        Bench::Data(args) => data::run(context, args),
+    }
+}
+
+/// Options of every bench.
+#[derive(clap::Args)]
+pub(crate) struct Common {
+    /// Write the samples as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// How often each thing is measured.
+    #[arg(long, default_value_t = 5)]
+    samples: usize,
+}
+
+/// The samples of one measured thing.
+#[derive(Serialize)]
+pub(crate) struct Measured {
+    name: String,
+    unit: &'static str,
+    median: f64,
+    samples: Vec<f64>,
+}
+
+/// Collects samples and hands them out as table and JSON.
+pub(crate) struct Recorder {
+    bench: &'static str,
+    threads: usize,
+    results: Vec<Measured>,
+}
+
+impl Recorder {
+    pub(crate) fn new(bench: &'static str, threads: usize) -> Self {
+        Self { bench, threads, results: Vec::new() }
+    }
+
+    /// Adds one sample; samples of one name belong together, in the order of their first mention.
+    pub(crate) fn add(&mut self, name: &str, unit: &'static str, value: f64) {
+        let place = self.results.iter().position(|r| r.name == name).unwrap_or_else(|| {
+            self.results.push(Measured { name: name.into(), unit, median: 0.0, samples: Vec::new() });
+            self.results.len() - 1
+        });
+        let result = &mut self.results[place];
+        result.samples.push(value);
+        result.median = median(&result.samples);
+    }
+
+    pub(crate) fn finish(self, common: &Common) -> Result<ExitCode> {
+        let rows = self.results.iter().map(|r| {
+            let (low, high) = r.samples.iter().fold((f64::INFINITY, 0.0f64), |(l, h), &s| (l.min(s), h.max(s)));
+            vec![r.name.clone(), term::number(r.median), term::number(low), term::number(high), r.unit.to_string()]
+        });
+        println!("{}", term::table(&[self.bench, "median", "min", "max", "unit"], rows));
+        if let Some(path) = &common.json {
+            let value = serde_json::json!({
+                "bench": self.bench, "commit": commit(), "machine": cpu_name(), "threads": self.threads,
+                "results": self.results,
+            });
+            write_json(path, &value)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn median(samples: &[f64]) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+}
+
+/// The commit of the checkout the bench runs in, with a mark when files differ from it; the version elsewhere.
+fn commit() -> String {
+    let git = |args: &[&str]| {
+        let output = Command::new("git").args(args).output().ok().filter(|o| o.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_string())
+    };
+    match git(&["rev-parse", "--short=12", "HEAD"]) {
+        Some(head) => {
+            let dirty = git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|s| !s.is_empty());
+            if dirty { format!("{head}+changes") } else { head }
+        }
+        None => format!("v{}", env!("CARGO_PKG_VERSION")),
+    }
+}
+
+/// Wall seconds of `work`.
+pub(crate) fn seconds(work: impl FnOnce() -> Result<()>) -> Result<f64> {
+    let start = Instant::now();
+    work()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Processor seconds this process has used so far, over all its threads.
+pub(crate) fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Fields 14 and 15 count from 1; the command name in field 2 may hold spaces, so count behind its bracket.
+    let ticks = stat.rsplit_once(')').map(|(_, rest)| {
+        rest.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<f64>().ok()).sum::<f64>()
+    });
+    ticks.unwrap_or(f64::NAN) / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_of_odd_and_even_counts() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+}

@@ -1,0 +1,282 @@
+//! `offing data …`: make, list, inspect, audit and convert datasets.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use offing::data::audit::{Severity, audit};
+use offing::data::catalogue::{Found, Origin, Recipe, made_names};
+use offing::data::policy_set::{Choice, PolicySet};
+use offing::data::{self, ColumnMap, Dataset, ReadOptions, TerminalNext};
+use offing_mujoco::made::{MakeOptions, make_set};
+use offing_mujoco::{Physics, horizon};
+
+use crate::context::Context;
+use crate::report::print_audit;
+use crate::term;
+
+#[derive(Subcommand)]
+pub(crate) enum Data {
+    /// Make a dataset by rolling out behaviour policies in the simulator.
+    Make(Make),
+    /// List the datasets on this machine and the names that can be made.
+    List,
+    /// Tell what a dataset holds and how it is read.
+    Info(Named),
+    /// Look for rows that would poison a dynamics model or a neighbour index; exit code 1 when there are any.
+    Audit(Audit),
+    /// Write a dataset in another format.
+    Convert(Convert),
+}
+
+#[derive(Args)]
+pub(crate) struct Make {
+    /// Which set, such as `hopper-medium-replay`; `offing data list` shows the names.
+    name: String,
+    /// Transitions to record.
+    #[arg(long, default_value_t = DEFAULT_ROWS)]
+    rows: usize,
+    /// Seed of everything random; the same seed gives the same bytes.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Directory of behaviour policies, `<body>-<number>.safetensors` with an `index.json` of scores.
+    #[arg(long, value_name = "DIR")]
+    policies: Option<PathBuf>,
+    /// Number of the snapshot to take for `medium` (default: the first at D4RL's mark).
+    #[arg(long, value_name = "NUMBER")]
+    medium: Option<usize>,
+    /// Number of the snapshot to take for `expert` (default: the best).
+    #[arg(long, value_name = "NUMBER")]
+    expert: Option<usize>,
+    /// Which physics to simulate.
+    #[arg(long, default_value_t)]
+    physics: Physics,
+    /// Write here instead of into the cache.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Rows of a set that is made because it was asked for by name.
+pub(crate) const DEFAULT_ROWS: usize = 1_000_000;
+
+#[derive(Args)]
+pub(crate) struct Named {
+    /// A path, a D4RL or Minari id, or the name of a made set.
+    dataset: String,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+#[derive(Args)]
+pub(crate) struct Audit {
+    #[command(flatten)]
+    named: Named,
+    /// Also write the audit as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct Convert {
+    #[command(flatten)]
+    named: Named,
+    /// Where to write: .hdf5 (D4RL), .parquet, .csv, .npz, or a directory for Minari.
+    out: PathBuf,
+    /// The format to write (default: by the ending of the path).
+    #[arg(long)]
+    to: Option<To>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum To {
+    D4rl,
+    Minari,
+    Parquet,
+    Csv,
+    Npz,
+}
+
+/// The choices a reader makes, as flags.
+#[derive(Args)]
+pub(crate) struct Reading {
+    /// A TOML file that says which columns of a table hold what (keys obs, act, rew, next_obs, done, timeout, episode,
+    /// step).
+    #[arg(long, value_name = "FILE")]
+    columns: Option<PathBuf>,
+    /// The next state of a terminal row in a file that has none.
+    #[arg(long, value_enum, default_value = "auto")]
+    terminal_next: Terminal,
+    /// Leave out the rows at which a time limit struck.
+    #[arg(long)]
+    drop_timeouts: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Terminal {
+    Auto,
+    Drop,
+    Repeat,
+    Follow,
+}
+
+impl Reading {
+    pub(crate) fn options(&self) -> Result<ReadOptions> {
+        let columns = match &self.columns {
+            None => None,
+            Some(path) => {
+                let text = std::fs::read_to_string(path).with_context(|| format!("{}: cannot read", path.display()))?;
+                let map: ColumnMap =
+                    toml::from_str(&text).with_context(|| format!("{}: not a column map", path.display()))?;
+                Some(map)
+            }
+        };
+        let terminal_next = match self.terminal_next {
+            Terminal::Auto => TerminalNext::Auto,
+            Terminal::Drop => TerminalNext::Drop,
+            Terminal::Repeat => TerminalNext::Repeat,
+            Terminal::Follow => TerminalNext::Follow,
+        };
+        Ok(ReadOptions { columns, terminal_next, keep_timeouts: !self.drop_timeouts, ..ReadOptions::default() })
+    }
+}
+
+pub(crate) fn run(context: &Context, command: &Data) -> Result<ExitCode> {
+    match command {
+        Data::Make(args) => make(context, args),
+        Data::List => list(context),
+        Data::Info(args) => info(context, args),
+        Data::Audit(args) => run_audit(context, args),
+        Data::Convert(args) => convert(context, args),
+    }
+}
+
+fn make(context: &Context, args: &Make) -> Result<ExitCode> {
+    let recipe = Recipe::parse(&args.name)?;
+    let policies = args.policies.as_deref().map(PolicySet::open).transpose()?;
+    let options = MakeOptions {
+        rows: args.rows,
+        seed: args.seed,
+        physics: args.physics,
+        policies,
+        choice: Choice { medium: args.medium, expert: args.expert },
+        out: args.out.clone(),
+    };
+    let path = make_shown(context, &recipe, &options)?;
+    println!("{}", path.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a set (or finds it made) with a progress bar.
+pub(crate) fn make_shown(context: &Context, recipe: &Recipe, options: &MakeOptions) -> Result<PathBuf> {
+    let engine = context.engine()?;
+    engine.prepare(&recipe.task, &mut |line| context.say(line))?;
+    let bar = term::progress(options.rows as u64, &recipe.name, context.quiet);
+    let made = make_set(engine, &context.catalogue, recipe, options, &mut |rows| bar.set_position(rows as u64));
+    bar.finish_and_clear();
+    let made = made?;
+    let (verb, by) = (if made.fresh { "made" } else { "found" }, made.behaviour.join(", "));
+    context.say(&format!("{verb} {} rows of {} by {by}", term::count(options.rows), recipe.name));
+    Ok(made.path)
+}
+
+/// Reads a dataset by path, id or name; a made set is made on first use.
+pub(crate) fn load(context: &Context, name: &str, options: ReadOptions) -> Result<(Dataset, Origin)> {
+    let (path, origin) = match context.catalogue.find(name)? {
+        Found::File { path, origin } => (path, origin),
+        Found::ToMake(recipe) => {
+            let options = MakeOptions { rows: DEFAULT_ROWS, ..MakeOptions::default() };
+            (make_shown(context, &recipe, &options)?, Origin::Made)
+        }
+    };
+    let named = (origin != Origin::Own).then(|| name.to_string());
+    let dataset = data::read(&path, &ReadOptions { name: named, ..options })?;
+    let origin = if dataset.meta.contains_key("made_by") { Origin::Made } else { origin };
+    Ok((dataset, origin))
+}
+
+fn list(context: &Context) -> Result<ExitCode> {
+    let all = context.catalogue.all()?;
+    if all.is_empty() {
+        println!("no datasets on this machine yet");
+    } else {
+        let rows = all.iter().map(|(name, origin, path)| {
+            vec![name.clone(), origin.to_string(), size(path), path.display().to_string()]
+        });
+        println!("{}", term::text_table(&["dataset", "origin", "size", "path"], rows));
+    }
+    println!("names that can be made: {}", made_names().join(", "));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn size(path: &Path) -> String {
+    let file = if path.is_dir() { path.join("data/main_data.hdf5") } else { path.to_path_buf() };
+    std::fs::metadata(file).map_or_else(|_| "?".into(), |m| format!("{:.1} MB", m.len() as f64 / 1e6))
+}
+
+fn info(context: &Context, args: &Named) -> Result<ExitCode> {
+    let (data, origin) = load(context, &args.dataset, args.reading.options()?)?;
+    println!("{} ({origin}, {})", data.name, data.format.name());
+    let rows = &data.rows;
+    let mut facts = vec![
+        ("transitions", format!("{} of {} rows in the file", term::count(rows.len()), term::count(data.reading.rows_in_file))),
+        ("observation", format!("{} wide", rows.obs_dim())),
+        ("action", format!("{} wide", rows.act_dim())),
+        ("episodes", term::count(data.episodes.len())),
+        ("next states", data.reading.next_obs.clone()),
+        ("simulator states", if data.sim.is_some() { "yes (qpos, qvel)".into() } else { "no".into() }),
+    ];
+    facts.extend(data.reading.dropped.iter().map(|(why, n)| ("left out", format!("{} rows, {why}", term::count(*n)))));
+    facts.extend(data.reading.notes.iter().map(|note| ("note", note.clone())));
+    if !data.reading.ignored_keys.is_empty() {
+        facts.push(("keys not used", data.reading.ignored_keys.join(", ")));
+    }
+    facts.extend(data.meta.iter().map(|(k, v)| (k.as_str(), v.clone())));
+    println!("{}", term::text_table(&["", ""], facts.into_iter().map(|(k, v)| vec![k.to_string(), v])));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_audit(context: &Context, args: &Audit) -> Result<ExitCode> {
+    // The audit itself reports values that are not numbers; a reader that stopped at the first would hide the rest.
+    let options = ReadOptions { allow_non_finite: true, ..args.named.reading.options()? };
+    let (data, origin) = load(context, &args.named.dataset, options)?;
+    let found = audit(&data, horizon(&data.name));
+    print_audit(&found, origin);
+    if let Some(path) = &args.json {
+        write_json(path, &serde_json::json!({ "origin": origin, "verdict": found.verdict(), "audit": found }))?;
+    }
+    Ok(if found.verdict() == Severity::Poison { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// Writes a JSON file, whole or not at all.
+pub(crate) fn write_json(path: &Path, value: &serde_json::Value) -> Result<()> {
+    use std::io::Write;
+    offing::home::write_atomic(path, |f| {
+        serde_json::to_writer_pretty(&mut *f, value)?;
+        f.write_all(b"\n")
+    })?;
+    Ok(())
+}
+
+fn convert(context: &Context, args: &Convert) -> Result<ExitCode> {
+    let (data, _) = load(context, &args.named.dataset, args.named.reading.options()?)?;
+    let out = &args.out;
+    let to = match (args.to, out.extension().and_then(|e| e.to_str())) {
+        (Some(to), _) => to,
+        (None, Some("hdf5" | "h5")) => To::D4rl,
+        (None, Some("parquet")) => To::Parquet,
+        (None, Some("csv")) => To::Csv,
+        (None, Some("npz")) => To::Npz,
+        (None, None) => To::Minari,
+        (None, Some(other)) => bail!("cannot tell the format from `.{other}`; say it with --to d4rl|minari|parquet|csv|npz"),
+    };
+    match to {
+        To::D4rl => data::write_d4rl(&data, out)?,
+        To::Minari => data::write_minari(&data, out)?,
+        To::Parquet => data::write_parquet(&data, out)?,
+        To::Csv => data::write_csv(&data, out)?,
+        To::Npz => data::write_npz(&data, out)?,
+    }
+    println!("{}", out.display());
+    Ok(ExitCode::SUCCESS)
+}

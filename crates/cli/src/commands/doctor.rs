@@ -1,0 +1,99 @@
+//! `offing doctor`: what offing finds on this machine.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+use offing_mujoco::Engine;
+
+use crate::context::Context;
+use crate::term;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Fetch MuJoCo now if it is not here yet.
+    #[arg(long)]
+    fetch: bool,
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
+    let mut healthy = true;
+    let mut facts: Vec<(&str, String)> = vec![
+        ("offing", format!("{} ({})", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH)),
+        ("processor", format!("{}, {} threads", cpu_name(), rayon::current_num_threads())),
+        ("vector units", vector_units()),
+        ("home", context.home().root().display().to_string()),
+    ];
+    for kind in ["mujoco", "datasets", "models", "index"] {
+        let dir = context.home().root().join(kind);
+        let (files, bytes) = usage(&dir);
+        facts.push(("", format!("{kind}/: {files} files, {:.1} MB", bytes as f64 / 1e6)));
+    }
+    facts.push(("D4RL files", present(&context.catalogue.d4rl)));
+    facts.push(("Minari datasets", present(&context.catalogue.minari)));
+    facts.push(("python", first_line("python3", &["--version"])));
+    facts.push(("pip", first_line("python3", &["-m", "pip", "--version"])));
+    let engine = if args.fetch { context.engine().cloned() } else { found_engine(context) };
+    facts.push(("MuJoCo", match engine {
+        Ok(engine) => format!("{} from {}", engine.version(), engine.library().display()),
+        Err(error) => {
+            healthy = false;
+            format!("{error:#}")
+        }
+    }));
+    println!("{}", term::text_table(&["", "found"], facts.into_iter().map(|(k, v)| vec![k.to_string(), v])));
+    println!("{}", if healthy { "all well" } else { "the simulator is missing: `offing doctor --fetch` gets it" });
+    Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Looks for MuJoCo without fetching it.
+fn found_engine(context: &Context) -> Result<Engine> {
+    Ok(Engine::find(context.home(), context.mujoco_lib.as_deref())?)
+}
+
+/// The processor's own name for itself.
+pub(crate) fn cpu_name() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = info.lines().find_map(|l| l.strip_prefix("model name")).and_then(|l| l.split_once(':'));
+    name.map_or_else(|| "unknown".into(), |(_, name)| name.trim().to_string())
+}
+
+fn vector_units() -> String {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let found = [
+            ("avx2", is_x86_feature_detected!("avx2")),
+            ("fma", is_x86_feature_detected!("fma")),
+            ("avx512f", is_x86_feature_detected!("avx512f")),
+        ];
+        let names: Vec<&str> = found.iter().filter(|(_, here)| *here).map(|(name, _)| *name).collect();
+        if names.is_empty() { "none: the portable path is used".into() } else { names.join(", ") }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        "not x86: the portable path is used".into()
+    }
+}
+
+fn usage(dir: &Path) -> (usize, u64) {
+    let entries: Vec<PathBuf> =
+        std::fs::read_dir(dir).map(|e| e.flatten().map(|e| e.path()).collect()).unwrap_or_default();
+    entries.iter().fold((0, 0), |(files, bytes), path| {
+        if path.is_dir() {
+            let (f, b) = usage(path);
+            (files + f, bytes + b)
+        } else {
+            (files + 1, bytes + path.metadata().map_or(0, |m| m.len()))
+        }
+    })
+}
+
+fn present(dir: &Path) -> String {
+    if dir.is_dir() { dir.display().to_string() } else { format!("none ({} does not exist)", dir.display()) }
+}
+
+fn first_line(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output();
+    let text = output.ok().filter(|o| o.status.success()).map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
+    text.and_then(|t| t.lines().next().map(str::to_string)).unwrap_or_else(|| "not found".into())
+}

@@ -1,0 +1,57 @@
+//! The audit as text.
+
+use offing::data::audit::{Audit, Severity, Statistics};
+use offing::data::catalogue::Origin;
+
+use crate::term::{count, number, table, text_table};
+
+/// Prints an audit for a reader: what the file holds, how it was read, what was found.
+pub(crate) fn print_audit(audit: &Audit, origin: Origin) {
+    println!("{} ({origin})", audit.name);
+    println!(
+        "{} transitions, observations {} wide, actions {} wide, {} terminals, {} timeouts",
+        count(audit.rows),
+        audit.obs_dim,
+        audit.act_dim,
+        count(audit.terminals),
+        count(audit.timeouts)
+    );
+    println!("next states: {}", audit.reading.next_obs);
+    for (why, rows) in &audit.reading.dropped {
+        println!("left out:    {} rows, {why}", count(*rows));
+    }
+    for note in &audit.reading.notes {
+        println!("note:        {note}");
+    }
+    let columns = [
+        ("reward", Some(audit.reward)),
+        ("episode return", audit.episode_return),
+        ("episode length", audit.episode_length),
+    ];
+    let rows = columns.iter().filter_map(|(name, s)| s.map(|s| statistics_row(name, &s)));
+    println!("{}", table(&["", "count", "mean", "std", "min", "p25", "median", "p75", "max"], rows));
+    if let Some(score) = audit.behaviour_score {
+        println!("normalised score of the behaviour policy: {score:.1} (D4RL: 0 = random, 100 = expert)");
+    }
+    let found = audit.findings.iter().map(|f| {
+        let mark = match f.severity {
+            Severity::Ok => "ok",
+            Severity::Note => "note",
+            Severity::Poison => "POISON",
+        };
+        let first = f.first_row.map_or(String::new(), |row| format!(" (first: row {row})"));
+        let what = if f.severity == Severity::Ok { String::new() } else { format!("{}{first}: {}", count(f.count), f.detail) };
+        vec![f.check.to_string(), mark.to_string(), what]
+    });
+    println!("{}", text_table(&["check", "", "found"], found));
+    match audit.verdict() {
+        Severity::Poison => println!("verdict: POISON. A dynamics model or a neighbour index would learn these rows as facts."),
+        Severity::Note => println!("verdict: usable, with the notes above."),
+        Severity::Ok => println!("verdict: clean."),
+    }
+}
+
+fn statistics_row(name: &str, s: &Statistics) -> Vec<String> {
+    let values = [s.mean, s.std, s.min, s.p25, s.median, s.p75, s.max].map(number);
+    [name.to_string(), count(s.count)].into_iter().chain(values).collect()
+}

@@ -1,0 +1,82 @@
+//! How things look in the terminal: steps, tables, progress.
+
+use std::time::Duration;
+
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// One line about what is being done, on stderr so that stdout stays clean for results.
+pub(crate) fn step(line: &str) {
+    eprintln!("· {line}");
+}
+
+/// A table whose first column is text and whose others are numbers.
+pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// A table of text alone.
+pub(crate) fn text_table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
+    let mut table = table(header, rows);
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Left);
+    }
+    table
+}
+
+/// A bar over a known amount of work, with rate and time left.
+pub(crate) fn progress(total: u64, what: &str, quiet: bool) -> ProgressBar {
+    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let style = ProgressStyle::with_template("  {msg} {bar:30} {human_pos}/{human_len} rows · {per_sec} · {eta} left")
+        .expect("the template is a constant that parses");
+    let bar = ProgressBar::with_draw_target(Some(total), target).with_style(style).with_message(what.to_string());
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// 1234567 → "1,234,567".
+pub(crate) fn count(n: usize) -> String {
+    let digits = n.to_string();
+    let mut grouped = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// A number with about four significant digits.
+pub(crate) fn number(x: f64) -> String {
+    match x.abs() {
+        a if !x.is_finite() || a == 0.0 => format!("{x}"),
+        a if a >= 1000.0 => format!("{x:.0}"),
+        a if a >= 100.0 => format!("{x:.1}"),
+        a if a >= 1.0 => format!("{x:.2}"),
+        a if a >= 1e-3 => format!("{x:.4}"),
+        _ => format!("{x:.2e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_grouped_by_thousands() {
+        for (n, wanted) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(count(n), wanted);
+        }
+    }
+}
