@@ -24,10 +24,6 @@ pub trait Behaviour: Sync {
 pub trait Actor {
     /// Writes the next action.
     fn act(&mut self, env: &dyn Env, rng: &mut Rng, act: &mut [f32]);
-    /// Where the actor is heading, for `infos/goal`; `None` keeps the task's own goal.
-    fn goal(&self) -> Option<[f64; 2]> {
-        None
-    }
 }
 
 /// A policy as a behaviour.
@@ -113,10 +109,7 @@ fn play(env: &mut dyn Env, behaviour: &dyn Behaviour, rng: &mut Rng) -> Result<C
         rows.obs.extend(env.obs().iter().map(|&o| o as f32));
         rows.qpos.extend(&state.qpos);
         rows.qvel.extend(&state.qvel);
-        match actor.goal() {
-            Some(goal) => rows.goal.extend(goal),
-            None => rows.goal.extend(&state.goal),
-        }
+        rows.goal.extend(&state.goal);
         actor.act(env, rng, &mut act);
         let moment = env.step(&act);
         rows.act.extend(&act);
