@@ -1,0 +1,231 @@
+//! A loaded MuJoCo and the models compiled with it.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use offing::home::Home;
+use offing::{Error, Result};
+
+use crate::api::{Api, MjModel, guarded, one_line};
+use crate::layout::{model as at, state};
+use crate::sim::Sim;
+use crate::{Physics, fetch, locate, mjcf, task};
+
+/// MuJoCo, loaded once; clones share it. Models are compiled once per task and physics and shared by all envs.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    api: Arc<Api>,
+    home: Home,
+    library: PathBuf,
+    models: Mutex<HashMap<(String, Physics), Arc<Model>>>,
+}
+
+impl Engine {
+    /// Finds MuJoCo (`explicit_lib`, which is the value of `$MUJOCO_LIB`; the cache; an installed Python `mujoco`),
+    /// else fetches it once with the user's own pip, and loads it. `progress` gets one line before each slow step.
+    pub fn load(home: &Home, explicit_lib: Option<&Path>, progress: &mut dyn FnMut(&str)) -> Result<Self> {
+        let library = locate::library(home, explicit_lib, progress)?;
+        let api = Arc::new(Api::open(&library)?);
+        check_layout(&api, &library)?;
+        Ok(Self { shared: Arc::new(Shared { api, home: home.clone(), library, models: Mutex::default() }) })
+    }
+
+    /// The shared library in use.
+    pub fn library(&self) -> &Path {
+        &self.shared.library
+    }
+
+    /// The version of the engine, such as `3.17.0`.
+    pub fn version(&self) -> &'static str {
+        crate::layout::VERSION_NAME
+    }
+
+    /// Fetches what `task` needs besides the engine (its body's description) unless it is cached already.
+    /// [`crate::make`] does the same silently; call this first to show progress.
+    pub fn prepare(&self, task: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
+        task::known(task)?;
+        for wheel in task::wheels(task) {
+            fetch::files(&self.shared.home, wheel, progress)?;
+        }
+        Ok(())
+    }
+
+    /// The compiled model of a task, made on first use.
+    pub(crate) fn model(&self, task: &str, physics: Physics) -> Result<Arc<Model>> {
+        let mut models = self.shared.models.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (task.to_string(), physics);
+        if let Some(model) = models.get(&key) {
+            return Ok(model.clone());
+        }
+        let xml = mjcf::of(&self.shared.home, task, physics)?;
+        let model = Arc::new(Model::compile(&self.shared.api, &xml, task)?);
+        models.insert(key, model.clone());
+        Ok(model)
+    }
+}
+
+/// A compiled model, read-only and shared between threads.
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub(crate) api: Arc<Api>,
+    pub(crate) raw: *mut MjModel,
+    pub(crate) nq: usize,
+    pub(crate) nv: usize,
+    pub(crate) nu: usize,
+    pub(crate) nbody: usize,
+    pub(crate) timestep: f64,
+}
+
+// SAFETY: after compilation the model is only read, and MuJoCo documents `const mjModel*` as shareable.
+unsafe impl Send for Model {}
+// SAFETY: as above.
+unsafe impl Sync for Model {}
+
+impl Model {
+    /// Compiles MJCF text. `name` stands in error messages.
+    pub(crate) fn compile(api: &Arc<Api>, xml: &str, name: &str) -> Result<Self> {
+        let text = CString::new(xml).map_err(|_| Error::Invalid(format!("{name}: MJCF holds a NUL byte")))?;
+        let raw = guarded(name, || {
+            let mut message = [0 as c_char; 1024];
+            // SAFETY: NUL-terminated input, no virtual file system, an output buffer of the length told.
+            let spec = unsafe {
+                (api.parse_xml_string)(
+                    text.as_ptr(),
+                    std::ptr::null(),
+                    message.as_mut_ptr(),
+                    message.len() as i32,
+                )
+            };
+            if spec.is_null() {
+                // SAFETY: on failure MuJoCo fills the buffer with a NUL-terminated message.
+                return Err(unsafe { CStr::from_ptr(message.as_ptr()) }.to_string_lossy().into_owned());
+            }
+            // SAFETY: `spec` is live until deleted below; the error text is copied before that.
+            unsafe {
+                let model = (api.compile)(spec, std::ptr::null());
+                let failure = model.is_null().then(|| {
+                    let text = (api.spec_error)(spec);
+                    if text.is_null() {
+                        "no reason given".into()
+                    } else {
+                        CStr::from_ptr(text).to_string_lossy().into_owned()
+                    }
+                });
+                (api.delete_spec)(spec);
+                failure.map_or(Ok(model), Err)
+            }
+        })?
+        .map_err(|why| {
+            Error::Invalid(format!("{name}: MuJoCo cannot compile the model: {}", one_line(&why)))
+        })?;
+        // SAFETY: `raw` is a live mjModel; the offsets are of this version (checked by `check_layout`).
+        let (size, real) = unsafe {
+            (
+                |at: usize| raw.byte_add(at).cast::<i64>().read() as usize,
+                |at: usize| raw.byte_add(at).cast::<f64>().read(),
+            )
+        };
+        Ok(Self {
+            nq: size(at::NQ),
+            nv: size(at::NV),
+            nu: size(at::NU),
+            nbody: size(at::NBODY),
+            timestep: real(at::TIMESTEP),
+            api: api.clone(),
+            raw,
+        })
+    }
+
+    /// One of the model's arrays of f64.
+    ///
+    /// # Safety
+    /// `at` must be the offset of a pointer field of `mjModel` that holds at least `len` values.
+    pub(crate) unsafe fn array(&self, at: usize, len: usize) -> &[f64] {
+        // SAFETY: promised by the caller; the buffer lives and stays unchanged as long as the model.
+        unsafe { std::slice::from_raw_parts(self.raw.byte_add(at).cast::<*const f64>().read(), len) }
+    }
+
+    /// Half the control range of each actuator; all ranges here are symmetric.
+    pub(crate) fn ctrl_limits(&self) -> Vec<f64> {
+        // SAFETY: `actuator_ctrlrange` holds two values an actuator, and each actuator here has one control.
+        let range = unsafe { self.array(at::ACTUATOR_CTRLRANGE, 2 * self.nu) };
+        range.chunks_exact(2).map(|pair| pair[1]).collect()
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        // SAFETY: made by `mj_compile` and owned here alone; every `Sim` holds an `Arc` of it.
+        unsafe { (self.api.delete_model)(self.raw) }
+    }
+}
+
+/// A cart with a ball joint and a ball that rests in the floor: every field of [`crate::layout`] has a value known
+/// beforehand.
+const PROBE: &str = r#"<mujoco>
+  <option timestep="0.0078125" gravity="0 0 0"/>
+  <worldbody>
+    <geom type="plane" size="5 5 1"/>
+    <body pos="0 0 2">
+      <inertial pos="0 0 0" mass="3" diaginertia="0.5 0.625 0.75"/>
+      <joint name="cart" type="slide" axis="1 0 0"/>
+      <body pos="0 0 0.5">
+        <inertial pos="0 0 0" mass="7" diaginertia="1.25 1.5 1.75"/>
+        <joint type="ball"/>
+      </body>
+    </body>
+    <body pos="0 3 0.375">
+      <joint type="slide" axis="0 0 1"/>
+      <geom type="sphere" size="0.5" mass="2"/>
+    </body>
+  </worldbody>
+  <actuator><motor joint="cart" ctrllimited="true" ctrlrange="-11 11"/></actuator>
+</mujoco>"#;
+
+/// Reads known values through every offset, so that a library that claims the right version but was built with
+/// another layout is refused instead of read wrongly.
+fn check_layout(api: &Arc<Api>, library: &Path) -> Result<()> {
+    let model = Arc::new(Model::compile(api, PROBE, "layout check")?);
+    let check = |field: &str, holds: bool| {
+        let what = || {
+            format!(
+                "wanted the memory layout of MuJoCo {}, found another in `{field}`; use the library of the official wheel",
+                crate::layout::VERSION_NAME
+            )
+        };
+        if holds { Ok(()) } else { Err(Error::file(library, what())) }
+    };
+    let sizes = (model.nq, model.nv, model.nu, model.nbody, model.timestep);
+    check("mjModel sizes", sizes == (6, 5, 1, 4, 0.0078125))?;
+    // SAFETY: mj_stateSize takes a live model and bits of mjtState.
+    let size = |bit| unsafe { (api.state_size)(model.raw, bit) };
+    check("mjtState", [state::QPOS, state::QVEL, state::CTRL].map(size) == [6, 5, 1])?;
+    // SAFETY: four bodies with one mass and three moments each, read from fields whose neighbours in the struct are
+    // pointers as well.
+    let (mass, inertia) = unsafe { (model.array(at::BODY_MASS, 4), model.array(at::BODY_INERTIA, 12)) };
+    check("mjModel.body_mass", *mass == [0.0, 3.0, 7.0, 2.0])?;
+    check("mjModel.body_inertia", inertia[3..9] == [0.5, 0.625, 0.75, 1.25, 1.5, 1.75])?;
+    check("mjModel.actuator_ctrlrange", model.ctrl_limits() == [11.0])?;
+
+    let mut sim = Sim::new(&model)?;
+    let (qpos, qvel) = ([0.25, 1.0, 0.0, 0.0, 0.0, 0.0], [1.5, 0.0, 0.0, 0.0, 0.0]);
+    sim.set_state(&qpos, &qvel);
+    sim.ctrl_mut()[0] = 8.0;
+    check("mjData.qpos", sim.engine_state(state::QPOS) == qpos && sim.qpos() == qpos)?;
+    check("mjData.qvel", sim.engine_state(state::QVEL) == qvel && sim.qvel() == qvel)?;
+    check("mjData.ctrl", sim.engine_state(state::CTRL) == [8.0])?;
+    let frames = [1, 2, 3].map(|body| sim.xpos(body));
+    check("mjData.xpos", frames == [[0.25, 0.0, 2.0], [0.25, 0.0, 2.5], [0.0, 3.0, 0.375]])?;
+    // The floor pushes the ball up with 625 N (its acceleration, kept in the field next door, is 312.5), and nothing
+    // touches the cart.
+    sim.contact_forces();
+    let (others, up) = sim.cfrc_ext().split_at(23);
+    check("mjData.cfrc_ext", (up[0] - 625.0).abs() < 1e-6 && others.iter().all(|f| *f == 0.0))
+}

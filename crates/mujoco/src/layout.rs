@@ -1,0 +1,41 @@
+//! Where the fields offing reads lie inside `mjModel` and `mjData` of MuJoCo 3.17.0.
+//!
+//! Both structs are public but their layout belongs to one version, so the numbers below (`offsetof` over the
+//! 3.17.0 headers; the same on every 64-bit platform, since no field is a `long`) are trusted only after
+//! [`crate::engine`] has checked `mj_version()` and has found known values of a small model through each of them.
+
+/// The one version whose layout is written here, as `mj_version()` tells it.
+pub(crate) const VERSION: i32 = 3_017_000;
+/// The same as people write it.
+pub(crate) const VERSION_NAME: &str = "3.17.0";
+
+/// Fields of `mjModel`: `mjtSize` counts first, then options, then pointers.
+pub(crate) mod model {
+    pub(crate) const NQ: usize = 0;
+    pub(crate) const NV: usize = 8;
+    pub(crate) const NU: usize = 16;
+    pub(crate) const NBODY: usize = 48;
+    /// `opt.timestep`, the first field of `mjOption`.
+    pub(crate) const TIMESTEP: usize = 792;
+    pub(crate) const BODY_MASS: usize = 1944;
+    pub(crate) const BODY_INERTIA: usize = 1960;
+    pub(crate) const ACTUATOR_CTRLRANGE: usize = 4992;
+}
+
+/// Fields of `mjData`, all pointers to arrays of f64 that stay where they are for the life of the `mjData`.
+pub(crate) mod data {
+    pub(crate) const QPOS: usize = 160_688;
+    pub(crate) const QVEL: usize = 160_696;
+    pub(crate) const CTRL: usize = 160_736;
+    /// Positions of body frames, 3 a body; one integrator step older than `qpos`.
+    pub(crate) const XPOS: usize = 160_840;
+    /// External forces on bodies, 6 a body, filled by `mj_rnePostConstraint`.
+    pub(crate) const CFRC_EXT: usize = 161_464;
+}
+
+/// `mjtState` bits.
+pub(crate) mod state {
+    pub(crate) const QPOS: i32 = 1 << 1;
+    pub(crate) const QVEL: i32 = 1 << 2;
+    pub(crate) const CTRL: i32 = 1 << 6;
+}

@@ -1,0 +1,94 @@
+//! Finds the engine's shared library.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use offing::home::Home;
+use offing::{Error, Result};
+
+use crate::fetch;
+use crate::layout::VERSION_NAME;
+
+/// The library to load: the one named explicitly, else the cached one, else an installed Python package's of the
+/// right version, else fetched.
+pub(crate) fn library(
+    home: &Home,
+    explicit: Option<&Path>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<PathBuf> {
+    if let Some(path) = explicit.filter(|path| !path.as_os_str().is_empty()) {
+        return named(path);
+    }
+    let wheel = fetch::engine();
+    let cached = wheel.as_ref().and_then(|wheel| fetch::cached(home, wheel));
+    if let Some(found) = cached.as_deref().and_then(library_in).or_else(installed) {
+        return Ok(found);
+    }
+    let Some(wheel) = wheel else {
+        return Err(Error::Invalid(format!(
+            "no MuJoCo wheel is known for this platform; build or install MuJoCo {VERSION_NAME} and set MUJOCO_LIB to its library"
+        )));
+    };
+    let dir = fetch::files(home, &wheel, progress)?;
+    library_in(&dir)
+        .ok_or_else(|| Error::file(&dir, "holds no MuJoCo library; remove the directory and try again"))
+}
+
+/// What `$MUJOCO_LIB` names: the library itself, or a directory that holds it.
+fn named(path: &Path) -> Result<PathBuf> {
+    if path.is_file() {
+        return Ok(path.to_path_buf());
+    }
+    library_in(path).ok_or_else(|| {
+        Error::file(
+            path,
+            format!("wanted the MuJoCo {VERSION_NAME} library or its directory (MUJOCO_LIB), found neither; correct the path or unset MUJOCO_LIB"),
+        )
+    })
+}
+
+/// The library of the right version in a directory, by the names the releases use.
+fn library_in(dir: &Path) -> Option<PathBuf> {
+    let names = [
+        format!("libmujoco.so.{VERSION_NAME}"),
+        format!("libmujoco.{VERSION_NAME}.dylib"),
+        "mujoco.dll".to_string(),
+    ];
+    names.iter().map(|name| dir.join(name)).find(|path| path.is_file())
+}
+
+/// The library inside an installed Python `mujoco`, found without importing it.
+fn installed() -> Option<PathBuf> {
+    const ASK: &str = "import importlib.util as u, importlib.metadata as m\n\
+        s = u.find_spec('mujoco')\n\
+        print(m.version('mujoco'), s.submodule_search_locations[0], sep='\\n')";
+    ["python3", "python"].iter().find_map(|python| {
+        let output = Command::new(python).args(["-c", ASK]).output().ok().filter(|o| o.status.success())?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        let (version, dir) = text.trim().split_once('\n')?;
+        // Another version is no error: the pinned one is fetched beside it.
+        (version == VERSION_NAME).then(|| library_in(Path::new(dir)))?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_explicit_path_is_one_clear_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path());
+        let error = library(&home, Some(&dir.path().join("absent.so")), &mut |_| ()).unwrap_err().to_string();
+        assert!(error.contains("MUJOCO_LIB") && error.contains("absent.so"), "{error}");
+        assert_eq!(error.lines().count(), 1);
+    }
+
+    #[test]
+    fn a_directory_may_be_named_instead_of_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(format!("libmujoco.so.{VERSION_NAME}"));
+        std::fs::write(&file, b"").unwrap();
+        assert_eq!(library(&Home::new(dir.path()), Some(dir.path()), &mut |_| ()).unwrap(), file);
+    }
+}

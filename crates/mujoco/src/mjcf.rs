@@ -1,0 +1,203 @@
+//! The bodies' descriptions: read from the pinned wheels and patched in code for the physics asked for.
+//!
+//! D4RL's data come from an older MuJoCo that differs from today's in two ways that a description can undo:
+//! before 2.1.2 a capsule weighed as much as a cylinder of half-length l + r/2 and turned like it, and until 3.5 the
+//! margin of a contact was the larger of the two geoms' margins, while today it is their sum.
+
+use std::f64::consts::PI;
+
+use offing::home::Home;
+use offing::{Error, Result};
+use xmltree::{Element, EmitterConfig, XMLNode};
+
+use crate::api::one_line;
+use crate::maze::Maze;
+use crate::{Physics, fetch, task};
+
+/// The MJCF text of a task, ready to compile.
+pub(crate) fn of(home: &Home, task: &str, physics: Physics) -> Result<String> {
+    task::known(task)?;
+    let maze = Maze::of_task(task);
+    let (wheel, file) = match task {
+        "halfcheetah" => (&fetch::GYMNASIUM, "half_cheetah.xml"),
+        "hopper" => (&fetch::GYMNASIUM, "hopper.xml"),
+        // v5 gave both feet the same friction; v4 kept the .9 and 1.9 of the body D4RL used.
+        "walker2d" if physics == Physics::GymnasiumV5 => (&fetch::GYMNASIUM, "walker2d_v5.xml"),
+        "walker2d" => (&fetch::GYMNASIUM, "walker2d.xml"),
+        "ant" => (&fetch::GYMNASIUM, "ant.xml"),
+        _ => (&fetch::D4RL, "ant.xml"),
+    };
+    let path = fetch::files(home, wheel, &mut |_| ())?.join(file);
+    let text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, "read", e))?;
+    patch(&text, physics, maze.as_ref()).map_err(|what| Error::file(&path, what))
+}
+
+/// Applies the physics and builds the maze, if any.
+fn patch(text: &str, physics: Physics, maze: Option<&Maze>) -> std::result::Result<String, String> {
+    let mut root =
+        Element::parse(text.as_bytes()).map_err(|e| format!("not readable as MJCF: {}", one_line(&e)))?;
+    if let Some(maze) = maze {
+        let world = root.get_mut_child("worldbody").ok_or("wanted a <worldbody>, found none")?;
+        world.children.extend(maze.walls().map(XMLNode::Element));
+    }
+    if physics == Physics::D4rlV2 {
+        old_inertias(&mut root)?;
+        halve_margins(&mut root)?;
+    }
+    let mut out = Vec::new();
+    root.write_with_config(&mut out, EmitterConfig::new().write_document_declaration(false))
+        .map_err(|e| format!("cannot be written back: {}", one_line(&e)))?;
+    String::from_utf8(out).map_err(|e| one_line(&e))
+}
+
+/// Halves the margin of every geom and geom default, so that today's sum is yesterday's maximum. (All geoms of one
+/// body description share one margin.) Margins of joint limits kept their meaning and stay.
+fn halve_margins(element: &mut Element) -> std::result::Result<(), String> {
+    if element.name == "geom" && element.attributes.contains_key("margin") {
+        let margin = numbers::<1>(element, "margin")?[0] / 2.0;
+        element.attributes.insert("margin".into(), margin.to_string());
+    }
+    children(element).try_for_each(halve_margins)
+}
+
+/// Writes the old mass and inertia of every body out as an explicit `<inertial>`.
+fn old_inertias(root: &mut Element) -> std::result::Result<(), String> {
+    let compiler = root.get_mut_child("compiler").ok_or("wanted a <compiler>, found none")?;
+    compiler.attributes.insert("inertiafromgeom".into(), "false".into());
+    let degrees = compiler.attributes.get("angle").is_none_or(|unit| unit == "degree");
+    let default = root.get_child("default").and_then(|d| d.get_child("geom"));
+    let density =
+        default.filter(|g| g.attributes.contains_key("density")).map(|g| numbers::<1>(g, "density"));
+    let density = density.transpose()?.map_or(1000.0, |[d]| d);
+    let world = root.get_mut_child("worldbody").ok_or("wanted a <worldbody>, found none")?;
+    children(world).filter(|e| e.name == "body").try_for_each(|body| weigh(body, density, degrees))
+}
+
+/// Adds the `<inertial>` of one body, then of the bodies inside it.
+fn weigh(body: &mut Element, density: f64, degrees: bool) -> std::result::Result<(), String> {
+    let mut solids = Vec::new();
+    for geom in children(body).filter(|e| e.name == "geom") {
+        solids.push(Solid::of(geom, density, degrees)?);
+    }
+    if !solids.is_empty() {
+        body.children.insert(0, XMLNode::Element(inertial(&solids)));
+    }
+    children(body).filter(|e| e.name == "body").try_for_each(|inner| weigh(inner, density, degrees))
+}
+
+/// A solid of revolution: mass, centre, unit axis, moments across and along it.
+struct Solid {
+    mass: f64,
+    centre: [f64; 3],
+    axis: [f64; 3],
+    across: f64,
+    along: f64,
+}
+
+impl Solid {
+    fn of(geom: &Element, density: f64, degrees: bool) -> std::result::Result<Self, String> {
+        match geom.attributes.get("type").map(String::as_str) {
+            Some("capsule") => Self::capsule(geom, density, degrees),
+            Some("sphere") => {
+                let [r] = numbers(geom, "size")?;
+                let mass = density * 4.0 / 3.0 * PI * r.powi(3);
+                let moment = 0.4 * mass * r * r;
+                let centre = position(geom)?;
+                Ok(Self { mass, centre, axis: [0.0, 0.0, 1.0], across: moment, along: moment })
+            }
+            other => Err(format!("wanted capsules and spheres, found a geom of type {other:?}")),
+        }
+    }
+
+    /// The cylinder that stood for a capsule before MuJoCo 2.1.2.
+    fn capsule(geom: &Element, density: f64, degrees: bool) -> std::result::Result<Self, String> {
+        let (centre, axis, r, half) = if geom.attributes.contains_key("fromto") {
+            let [a, b, c, x, y, z] = numbers(geom, "fromto")?;
+            let along = [x - a, y - b, z - c];
+            let length = along.iter().map(|v| v * v).sum::<f64>().sqrt();
+            let centre = [(a + x) / 2.0, (b + y) / 2.0, (c + z) / 2.0];
+            (centre, along.map(|v| v / length), numbers::<1>(geom, "size")?[0], length / 2.0)
+        } else {
+            let [r, half] = numbers(geom, "size")?;
+            (position(geom)?, axis(geom, degrees)?, r, half)
+        };
+        let height = 2.0 * (half + r / 2.0);
+        let mass = density * PI * r * r * height;
+        let across = mass * (3.0 * r * r + height * height) / 12.0;
+        Ok(Self { mass, centre, axis, across, along: mass * r * r / 2.0 })
+    }
+}
+
+/// The `<inertial>` of solids joined together.
+fn inertial(solids: &[Solid]) -> Element {
+    let mass: f64 = solids.iter().map(|s| s.mass).sum();
+    let mut element = Element::new("inertial");
+    let mut set = |name: &str, values: &[f64]| {
+        // Rust writes the shortest text that reads back as the same number.
+        let text: Vec<String> = values.iter().map(f64::to_string).collect();
+        element.attributes.insert(name.into(), text.join(" "));
+    };
+    set("mass", &[mass]);
+    if let [s] = solids {
+        set("pos", &s.centre);
+        set("zaxis", &s.axis);
+        set("diaginertia", &[s.across, s.across, s.along]);
+    } else {
+        let centre: [f64; 3] =
+            std::array::from_fn(|i| solids.iter().map(|s| s.mass * s.centre[i]).sum::<f64>() / mass);
+        let mut tensor = [[0.0; 3]; 3];
+        for s in solids {
+            let d: [f64; 3] = std::array::from_fn(|i| s.centre[i] - centre[i]);
+            let square = d.iter().map(|v| v * v).sum::<f64>();
+            for i in 0..3 {
+                for j in 0..3 {
+                    let same = if i == j { s.across + s.mass * square } else { 0.0 };
+                    tensor[i][j] +=
+                        same + (s.along - s.across) * s.axis[i] * s.axis[j] - s.mass * d[i] * d[j];
+                }
+            }
+        }
+        let [[xx, xy, xz], [_, yy, yz], [_, _, zz]] = tensor;
+        set("pos", &centre);
+        set("fullinertia", &[xx, yy, zz, xy, xz, yz]);
+    }
+    element
+}
+
+/// Where a geom's z axis points in its body.
+fn axis(geom: &Element, degrees: bool) -> std::result::Result<[f64; 3], String> {
+    if geom.attributes.contains_key("quat") {
+        let q = numbers::<4>(geom, "quat")?;
+        let norm = q.iter().map(|v| v * v).sum::<f64>().sqrt();
+        let [w, x, y, z] = q.map(|v| v / norm);
+        return Ok([2.0 * (x * z + w * y), 2.0 * (y * z - w * x), w * w - x * x - y * y + z * z]);
+    }
+    if geom.attributes.contains_key("axisangle") {
+        let [x, y, z, angle] = numbers(geom, "axisangle")?;
+        let norm = (x * x + y * y + z * z).sqrt();
+        let [x, y, z] = [x, y, z].map(|v| v / norm);
+        let (sin, cos) = if degrees { angle.to_radians() } else { angle }.sin_cos();
+        // Rodrigues' formula on (0, 0, 1).
+        return Ok([
+            y * sin + x * z * (1.0 - cos),
+            -x * sin + y * z * (1.0 - cos),
+            cos + z * z * (1.0 - cos),
+        ]);
+    }
+    Ok([0.0, 0.0, 1.0])
+}
+
+fn position(geom: &Element) -> std::result::Result<[f64; 3], String> {
+    if geom.attributes.contains_key("pos") { numbers(geom, "pos") } else { Ok([0.0; 3]) }
+}
+
+/// Exactly `N` numbers of an attribute.
+fn numbers<const N: usize>(element: &Element, name: &str) -> std::result::Result<[f64; N], String> {
+    let text = element.attributes.get(name).map_or("", String::as_str);
+    let values: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    values.try_into().map_err(|_| format!("<{} {name}>: wanted {N} numbers, found `{text}`", element.name))
+}
+
+fn children(element: &mut Element) -> impl Iterator<Item = &mut Element> {
+    element.children.iter_mut().filter_map(XMLNode::as_mut_element)
+}

@@ -1,0 +1,58 @@
+//! Which simulator a task imitates.
+
+use std::fmt;
+use std::str::FromStr;
+
+use offing::Error;
+
+/// Which simulator a task imitates: its physics, its rewards and its observations.
+///
+/// ```
+/// use offing_mujoco::Physics;
+/// assert_eq!("gymnasium-v4".parse::<Physics>()?, Physics::GymnasiumV4);
+/// assert_eq!(Physics::default().to_string(), "d4rl-v2");
+/// # Ok::<(), offing::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Physics {
+    /// What D4RL's v2 data were recorded with: Gymnasium v4's rewards and terminations, the capsule inertias and contact
+    /// margins of MuJoCo 2.0.
+    #[default]
+    D4rlV2,
+    /// Gymnasium 1.4's v4 environments, to the last bit.
+    GymnasiumV4,
+    /// Gymnasium 1.4's v5 environments, to the last bit.
+    GymnasiumV5,
+}
+
+impl Physics {
+    /// All of them, the default first.
+    pub const ALL: [Self; 3] = [Self::D4rlV2, Self::GymnasiumV4, Self::GymnasiumV5];
+
+    /// The name used on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::D4rlV2 => "d4rl-v2",
+            Self::GymnasiumV4 => "gymnasium-v4",
+            Self::GymnasiumV5 => "gymnasium-v5",
+        }
+    }
+}
+
+impl fmt::Display for Physics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Physics {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        Self::ALL.into_iter().find(|physics| physics.name() == name).ok_or_else(|| Error::Unknown {
+            kind: "physics",
+            name: name.into(),
+            hint: format!("known: {}", Self::ALL.map(Self::name).join(", ")),
+        })
+    }
+}

@@ -1,0 +1,134 @@
+//! One simulation: an `mjData` with direct views of its state.
+
+use std::sync::Arc;
+
+use offing::{Error, Result};
+
+use crate::api::{MjData, guarded};
+use crate::engine::Model;
+use crate::layout::data as at;
+
+/// The state of one simulation of a shared model.
+#[derive(Debug)]
+pub(crate) struct Sim {
+    pub(crate) model: Arc<Model>,
+    raw: *mut MjData,
+    qpos: *mut f64,
+    qvel: *mut f64,
+    ctrl: *mut f64,
+    xpos: *const f64,
+    cfrc_ext: *const f64,
+}
+
+// SAFETY: an mjData belongs to whoever holds it and is bound to no thread.
+unsafe impl Send for Sim {}
+
+impl Sim {
+    pub(crate) fn new(model: &Arc<Model>) -> Result<Self> {
+        let raw = guarded("simulation", || {
+            // SAFETY: the model is live.
+            unsafe { (model.api.make_data)(model.raw) }
+        })?;
+        if raw.is_null() {
+            return Err(Error::Invalid("MuJoCo could not allocate a simulation: out of memory".into()));
+        }
+        // SAFETY: pointer fields of a live mjData at the offsets of this version; the arrays never move.
+        let field = |at: usize| unsafe { raw.byte_add(at).cast::<*mut f64>().read() };
+        Ok(Self {
+            qpos: field(at::QPOS),
+            qvel: field(at::QVEL),
+            ctrl: field(at::CTRL),
+            xpos: field(at::XPOS),
+            cfrc_ext: field(at::CFRC_EXT),
+            model: model.clone(),
+            raw,
+        })
+    }
+
+    /// Generalised positions.
+    pub(crate) fn qpos(&self) -> &[f64] {
+        // SAFETY: nq values, borrowed with `self`, which every call that writes them borrows mutably.
+        unsafe { std::slice::from_raw_parts(self.qpos, self.model.nq) }
+    }
+
+    /// Generalised velocities.
+    pub(crate) fn qvel(&self) -> &[f64] {
+        // SAFETY: nv values, as above.
+        unsafe { std::slice::from_raw_parts(self.qvel, self.model.nv) }
+    }
+
+    /// Controls, to be set before a step.
+    pub(crate) fn ctrl_mut(&mut self) -> &mut [f64] {
+        // SAFETY: nu values, borrowed exclusively with `self`.
+        unsafe { std::slice::from_raw_parts_mut(self.ctrl, self.model.nu) }
+    }
+
+    /// Position of a body's frame as of the last forward pass.
+    pub(crate) fn xpos(&self, body: usize) -> [f64; 3] {
+        assert!(body < self.model.nbody, "body {body} of {}", self.model.nbody);
+        // SAFETY: three values a body.
+        unsafe { self.xpos.add(3 * body).cast::<[f64; 3]>().read() }
+    }
+
+    /// External forces on each body (torque, then force), as of the last [`Sim::contact_forces`].
+    pub(crate) fn cfrc_ext(&self) -> &[f64] {
+        // SAFETY: six values a body.
+        unsafe { std::slice::from_raw_parts(self.cfrc_ext, 6 * self.model.nbody) }
+    }
+
+    /// Forgets everything, then takes this state and computes what follows from it.
+    pub(crate) fn set_state(&mut self, qpos: &[f64], qvel: &[f64]) {
+        assert_eq!((qpos.len(), qvel.len()), (self.model.nq, self.model.nv), "state of another model");
+        // SAFETY: live model and data; lengths checked above; source and target cannot overlap.
+        unsafe {
+            (self.model.api.reset_data)(self.model.raw, self.raw);
+            self.qpos.copy_from_nonoverlapping(qpos.as_ptr(), qpos.len());
+            self.qvel.copy_from_nonoverlapping(qvel.as_ptr(), qvel.len());
+        }
+        self.forward();
+    }
+
+    /// Puts the simulation into the model's own initial state.
+    pub(crate) fn reset(&mut self) {
+        // SAFETY: live model and data.
+        unsafe { (self.model.api.reset_data)(self.model.raw, self.raw) }
+    }
+
+    /// Computes everything that follows from the state, without moving in time.
+    pub(crate) fn forward(&mut self) {
+        // SAFETY: live model and data.
+        unsafe { (self.model.api.forward)(self.model.raw, self.raw) }
+    }
+
+    /// Moves on by `count` time steps of the engine.
+    pub(crate) fn advance(&mut self, count: usize) {
+        for _ in 0..count {
+            // SAFETY: live model and data.
+            unsafe { (self.model.api.step)(self.model.raw, self.raw) }
+        }
+    }
+
+    /// Fills [`Sim::cfrc_ext`].
+    pub(crate) fn contact_forces(&mut self) {
+        // SAFETY: live model and data.
+        unsafe { (self.model.api.rne_post_constraint)(self.model.raw, self.raw) }
+    }
+
+    /// The same state through the engine's own accessor, slower; the oracle for the direct views.
+    pub(crate) fn engine_state(&self, bits: i32) -> Vec<f64> {
+        // SAFETY: the vector has the size the engine asks for.
+        unsafe {
+            let size = (self.model.api.state_size)(self.model.raw, bits);
+            let mut state = vec![0.0; usize::try_from(size).unwrap_or(0)];
+            (self.model.api.get_state)(self.model.raw, self.raw, state.as_mut_ptr(), bits);
+            state
+        }
+    }
+}
+
+impl Drop for Sim {
+    fn drop(&mut self) {
+        // SAFETY: made by `mj_makeData` and owned here alone.
+        unsafe { (self.model.api.delete_data)(self.raw) }
+    }
+}

@@ -1,0 +1,201 @@
+//! The loop that all tasks share: an [`Env`] out of a simulation and the few functions that make a task.
+
+use offing::env::{Env, Moment, Resumed, SimState, Spec};
+use offing::{Error, Result, Rng};
+
+use crate::sim::Sim;
+use crate::{Engine, Physics};
+
+/// What tells one task from another.
+pub(crate) trait Task: Send {
+    /// Name in [`crate::TASKS`].
+    fn name(&self) -> &str;
+    /// Width of an observation.
+    fn obs_dim(&self) -> usize;
+    /// Engine steps an action lasts.
+    fn frame_skip(&self) -> usize;
+    /// Steps until the episode is cut off.
+    fn horizon(&self) -> usize {
+        1000
+    }
+    /// Whether [`Sim::contact_forces`] must be up to date for `observe` and `judge`. It costs a tenth of a step and
+    /// changes nothing else, so it is left out where it can be.
+    fn needs_contact_forces(&self) -> bool {
+        false
+    }
+    /// Draws the start of an episode into the model's initial state.
+    fn start(&mut self, qpos: &mut [f64], qvel: &mut [f64], rng: &mut Rng);
+    /// What progress is measured by, read before and after a step.
+    fn position(&self, sim: &Sim) -> f64;
+    /// Writes the observation.
+    fn observe(&self, sim: &Sim, obs: &mut [f64]);
+    /// Reward and end of the step just made, at `speed` along [`Task::position`].
+    fn judge(&self, sim: &Sim, act: &[f32], speed: f64) -> (f64, bool);
+    /// The first entries of `qpos` that the observation leaves out.
+    fn hidden_positions(&self) -> usize;
+    /// The bound at which velocities are clipped in the observation.
+    fn velocity_limit(&self) -> f64 {
+        f64::INFINITY
+    }
+    /// The goal, for tasks that have one.
+    fn goal(&self) -> &[f64] {
+        &[]
+    }
+    /// Takes over a goal; false when the task has none or it has another width.
+    fn set_goal(&mut self, goal: &[f64]) -> bool {
+        goal.is_empty()
+    }
+}
+
+/// A task running in a simulation.
+#[derive(Debug)]
+pub(crate) struct Runner<T> {
+    pub(crate) task: T,
+    sim: Sim,
+    spec: Spec,
+    obs: Vec<f64>,
+    steps: usize,
+    /// Control per unit of action.
+    gain: Vec<f64>,
+    /// Seconds an action lasts.
+    dt: f64,
+    start: (Vec<f64>, Vec<f64>),
+}
+
+impl<T: Task> Runner<T> {
+    pub(crate) fn new(engine: &Engine, task: T, physics: Physics) -> Result<Self> {
+        let model = engine.model(task.name(), physics)?;
+        let mut sim = Sim::new(&model)?;
+        sim.reset();
+        let start = (sim.qpos().to_vec(), sim.qvel().to_vec());
+        let spec = Spec {
+            task: task.name().to_string(),
+            obs_dim: task.obs_dim(),
+            act_dim: model.nu,
+            horizon: task.horizon(),
+        };
+        let dt = model.timestep * task.frame_skip() as f64;
+        let gain = model.ctrl_limits();
+        let mut runner = Self { obs: vec![0.0; spec.obs_dim], task, sim, spec, steps: 0, gain, dt, start };
+        runner.reset(0);
+        Ok(runner)
+    }
+
+    /// Puts the engine into a state and observes it.
+    fn enter(&mut self, qpos: &[f64], qvel: &[f64]) {
+        self.sim.set_state(qpos, qvel);
+        self.steps = 0;
+        self.observe();
+    }
+
+    fn observe(&mut self) {
+        if self.task.needs_contact_forces() {
+            self.sim.contact_forces();
+        }
+        self.task.observe(&self.sim, &mut self.obs);
+    }
+}
+
+/// An env whose engine can be stepped without its task: what `bench` compares [`Env::step`] with.
+pub(crate) trait Bare: Env {
+    /// Sets the controls and takes the engine's steps; no observation, no reward.
+    fn bare_step(&mut self, act: &[f32]);
+}
+
+impl<T: Task> Bare for Runner<T> {
+    fn bare_step(&mut self, act: &[f32]) {
+        for ((ctrl, a), gain) in self.sim.ctrl_mut().iter_mut().zip(act).zip(&self.gain) {
+            *ctrl = f64::from(*a) * gain;
+        }
+        self.sim.advance(self.task.frame_skip());
+    }
+}
+
+impl<T: Task> Env for Runner<T> {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn reset(&mut self, seed: u64) {
+        let mut rng = Rng::stream(seed, "reset", 0);
+        let (mut qpos, mut qvel) = self.start.clone();
+        self.task.start(&mut qpos, &mut qvel, &mut rng);
+        self.enter(&qpos, &qvel);
+    }
+
+    fn obs(&self) -> &[f64] {
+        &self.obs
+    }
+
+    fn step(&mut self, act: &[f32]) -> Moment {
+        assert_eq!(act.len(), self.spec.act_dim, "width of an action of {}", self.spec.task);
+        let before = self.task.position(&self.sim);
+        self.bare_step(act);
+        let speed = (self.task.position(&self.sim) - before) / self.dt;
+        self.observe();
+        self.steps += 1;
+        let (reward, terminated) = self.task.judge(&self.sim, act, speed);
+        Moment { reward, terminated, truncated: self.steps >= self.spec.horizon }
+    }
+
+    fn state(&self) -> SimState {
+        SimState {
+            qpos: self.sim.qpos().to_vec(),
+            qvel: self.sim.qvel().to_vec(),
+            goal: self.task.goal().to_vec(),
+        }
+    }
+
+    fn set_state(&mut self, state: &SimState) -> Result<()> {
+        let (nq, nv) = (self.sim.model.nq, self.sim.model.nv);
+        if (state.qpos.len(), state.qvel.len()) != (nq, nv) {
+            return Err(Error::Invalid(format!(
+                "state of {}: wanted {nq} positions and {nv} velocities, found {} and {}",
+                self.spec.task,
+                state.qpos.len(),
+                state.qvel.len()
+            )));
+        }
+        finite(&self.spec.task, "state", state.qpos.iter().chain(&state.qvel).chain(&state.goal))?;
+        if !state.goal.is_empty() && !self.task.set_goal(&state.goal) {
+            let wanted = self.task.goal().len();
+            let found = state.goal.len();
+            return Err(Error::Invalid(format!(
+                "goal of {}: wanted {wanted} numbers, found {found}",
+                self.spec.task
+            )));
+        }
+        self.enter(&state.qpos, &state.qvel);
+        Ok(())
+    }
+
+    fn resume_from(&mut self, obs: &[f64]) -> Result<Resumed> {
+        if obs.len() != self.spec.obs_dim {
+            return Err(Error::Invalid(format!(
+                "observation of {}: wanted {} numbers, found {}",
+                self.spec.task,
+                self.spec.obs_dim,
+                obs.len()
+            )));
+        }
+        finite(&self.spec.task, "observation", obs.iter())?;
+        let hidden = self.task.hidden_positions();
+        let shown = self.sim.model.nq - hidden;
+        let mut qpos = vec![0.0; self.sim.model.nq];
+        qpos[hidden..].copy_from_slice(&obs[..shown]);
+        let velocities = shown..shown + self.sim.model.nv;
+        let limit = self.task.velocity_limit();
+        let clipped = velocities.clone().filter(|&i| obs[i].abs() >= limit).collect();
+        self.enter(&qpos, &obs[velocities]);
+        Ok(Resumed { clipped })
+    }
+}
+
+fn finite<'a>(task: &str, what: &str, mut values: impl Iterator<Item = &'a f64>) -> Result<()> {
+    match values.position(|v| !v.is_finite()) {
+        None => Ok(()),
+        Some(i) => Err(Error::Invalid(format!(
+            "{what} of {task}: wanted finite numbers, found none at index {i}; leave such rows out"
+        ))),
+    }
+}
