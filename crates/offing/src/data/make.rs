@@ -205,6 +205,7 @@ impl Columns {
             episodes,
             sim,
             reading,
+            meta: Default::default(),
         })
     }
 }
