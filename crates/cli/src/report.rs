@@ -40,12 +40,18 @@ pub(crate) fn print_audit(audit: &Audit, origin: Origin) {
             Severity::Poison => "POISON",
         };
         let first = f.first_row.map_or(String::new(), |row| format!(" (first: row {row})"));
-        let what = if f.severity == Severity::Ok { String::new() } else { format!("{}{first}: {}", count(f.count), f.detail) };
+        let what = if f.severity == Severity::Ok {
+            String::new()
+        } else {
+            format!("{}{first}: {}", count(f.count), f.detail)
+        };
         vec![f.check.to_string(), mark.to_string(), what]
     });
     println!("{}", text_table(&["check", "", "found"], found));
     match audit.verdict() {
-        Severity::Poison => println!("verdict: POISON. A dynamics model or a neighbour index would learn these rows as facts."),
+        Severity::Poison => println!(
+            "verdict: POISON. A dynamics model or a neighbour index would learn these rows as facts."
+        ),
         Severity::Note => println!("verdict: usable, with the notes above."),
         Severity::Ok => println!("verdict: clean."),
     }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// One line about what is being done, on stderr so that stdout stays clean for results.
@@ -11,10 +10,18 @@ pub(crate) fn step(line: &str) {
     eprintln!("· {line}");
 }
 
+/// A single rule under the header: tables are read, not boxed.
+const RULE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+
+/// The width to lay tables out for: the terminal's, or a page's when there is none.
+fn width() -> u16 {
+    console::Term::stdout().size_checked().map_or(120, |(_, columns)| columns.max(60))
+}
+
 /// A table whose first column is text and whose others are numbers.
 pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(RULE).set_content_arrangement(ContentArrangement::Dynamic).set_width(width());
     table.set_header(header);
     for row in rows {
         table.add_row(row);
@@ -37,9 +44,12 @@ pub(crate) fn text_table(header: &[&str], rows: impl IntoIterator<Item = Vec<Str
 /// A bar over a known amount of work, with rate and time left.
 pub(crate) fn progress(total: u64, what: &str, quiet: bool) -> ProgressBar {
     let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let style = ProgressStyle::with_template("  {msg} {bar:30} {human_pos}/{human_len} rows · {per_sec} · {eta} left")
-        .expect("the template is a constant that parses");
-    let bar = ProgressBar::with_draw_target(Some(total), target).with_style(style).with_message(what.to_string());
+    let style = ProgressStyle::with_template(
+        "  {msg} {bar:30} {human_pos}/{human_len} rows · {per_sec} · {eta} left",
+    )
+    .expect("the template is a constant that parses");
+    let bar =
+        ProgressBar::with_draw_target(Some(total), target).with_style(style).with_message(what.to_string());
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }

@@ -31,7 +31,15 @@ impl Engine {
     /// Finds MuJoCo (`explicit_lib`, which is the value of `$MUJOCO_LIB`; the cache; an installed Python `mujoco`),
     /// else fetches it once with the user's own pip, and loads it. `progress` gets one line before each slow step.
     pub fn load(home: &Home, explicit_lib: Option<&Path>, progress: &mut dyn FnMut(&str)) -> Result<Self> {
-        let library = locate::library(home, explicit_lib, progress)?;
+        Self::open(home, locate::library(home, explicit_lib, progress)?)
+    }
+
+    /// Like [`Engine::load`], but never fetches: `None` when MuJoCo is not on this machine.
+    pub fn find(home: &Home, explicit_lib: Option<&Path>) -> Result<Option<Self>> {
+        locate::present(home, explicit_lib)?.map(|library| Self::open(home, library)).transpose()
+    }
+
+    fn open(home: &Home, library: PathBuf) -> Result<Self> {
         let api = Arc::new(Api::open(&library)?);
         check_layout(&api, &library)?;
         Ok(Self { shared: Arc::new(Shared { api, home: home.clone(), library, models: Mutex::default() }) })

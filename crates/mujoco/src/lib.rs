@@ -24,14 +24,17 @@ mod engine;
 mod fetch;
 mod layout;
 mod locate;
+pub mod made;
 mod maze;
 mod mjcf;
+mod navigator;
 mod physics;
 mod sim;
 mod task;
 mod vec_env;
 
 pub use engine::Engine;
+pub use made::horizon;
 pub use maze::Maze;
 pub use physics::Physics;
 pub use task::{AntMaze, AntMazeOptions, Goals, TASKS, antmaze, make};

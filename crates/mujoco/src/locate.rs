@@ -16,15 +16,10 @@ pub(crate) fn library(
     explicit: Option<&Path>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<PathBuf> {
-    if let Some(path) = explicit.filter(|path| !path.as_os_str().is_empty()) {
-        return named(path);
-    }
-    let wheel = fetch::engine();
-    let cached = wheel.as_ref().and_then(|wheel| fetch::cached(home, wheel));
-    if let Some(found) = cached.as_deref().and_then(library_in).or_else(installed) {
+    if let Some(found) = present(home, explicit)? {
         return Ok(found);
     }
-    let Some(wheel) = wheel else {
+    let Some(wheel) = fetch::engine() else {
         return Err(Error::Invalid(format!(
             "no MuJoCo wheel is known for this platform; build or install MuJoCo {VERSION_NAME} and set MUJOCO_LIB to its library"
         )));
@@ -32,6 +27,15 @@ pub(crate) fn library(
     let dir = fetch::files(home, &wheel, progress)?;
     library_in(&dir)
         .ok_or_else(|| Error::file(&dir, "holds no MuJoCo library; remove the directory and try again"))
+}
+
+/// The library that is on this machine already, if any.
+pub(crate) fn present(home: &Home, explicit: Option<&Path>) -> Result<Option<PathBuf>> {
+    if let Some(path) = explicit.filter(|path| !path.as_os_str().is_empty()) {
+        return named(path).map(Some);
+    }
+    let cached = fetch::engine().and_then(|wheel| fetch::cached(home, &wheel));
+    Ok(cached.as_deref().and_then(library_in).or_else(installed))
 }
 
 /// What `$MUJOCO_LIB` names: the library itself, or a directory that holds it.

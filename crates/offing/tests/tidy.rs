@@ -40,7 +40,11 @@ fn a_module_imports_only_from_modules_above_it() {
         for used in code.split("crate::").skip(1) {
             let module: String = used.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
             if let Some(other) = order.iter().position(|m| *m == module) {
-                assert!(other <= rank, "{}: uses `{module}`, which lib.rs lists below `{own}`", file.display());
+                assert!(
+                    other <= rank,
+                    "{}: uses `{module}`, which lib.rs lists below `{own}`",
+                    file.display()
+                );
             }
         }
     }

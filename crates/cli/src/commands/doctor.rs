@@ -33,22 +33,28 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     facts.push(("Minari datasets", present(&context.catalogue.minari)));
     facts.push(("python", first_line("python3", &["--version"])));
     facts.push(("pip", first_line("python3", &["-m", "pip", "--version"])));
-    let engine = if args.fetch { context.engine().cloned() } else { found_engine(context) };
-    facts.push(("MuJoCo", match engine {
-        Ok(engine) => format!("{} from {}", engine.version(), engine.library().display()),
-        Err(error) => {
-            healthy = false;
-            format!("{error:#}")
-        }
-    }));
+    let engine = if args.fetch {
+        context.engine().cloned().map(Some)
+    } else {
+        Engine::find(context.home(), context.mujoco_lib.as_deref()).map_err(Into::into)
+    };
+    facts.push((
+        "MuJoCo",
+        match engine {
+            Ok(Some(engine)) => format!("{} from {}", engine.version(), engine.library().display()),
+            Ok(None) => {
+                healthy = false;
+                "not here yet; fetched on first use, or now with `offing doctor --fetch`".into()
+            }
+            Err(error) => {
+                healthy = false;
+                format!("{error:#}")
+            }
+        },
+    ));
     println!("{}", term::text_table(&["", "found"], facts.into_iter().map(|(k, v)| vec![k.to_string(), v])));
-    println!("{}", if healthy { "all well" } else { "the simulator is missing: `offing doctor --fetch` gets it" });
+    println!("{}", if healthy { "all well" } else { "something is missing; see MuJoCo above" });
     Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::from(1) })
-}
-
-/// Looks for MuJoCo without fetching it.
-fn found_engine(context: &Context) -> Result<Engine> {
-    Ok(Engine::find(context.home(), context.mujoco_lib.as_deref())?)
 }
 
 /// The processor's own name for itself.
@@ -94,6 +100,7 @@ fn present(dir: &Path) -> String {
 
 fn first_line(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output();
-    let text = output.ok().filter(|o| o.status.success()).map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
+    let text =
+        output.ok().filter(|o| o.status.success()).map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
     text.and_then(|t| t.lines().next().map(str::to_string)).unwrap_or_else(|| "not found".into())
 }

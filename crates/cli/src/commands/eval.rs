@@ -53,7 +53,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     {
         bail!(
             "{}: wanted a policy for {} ({} observations, {} actions), found one for {} and {}; check --task",
-            args.policy, args.task, spec.obs_dim, spec.act_dim, policy.obs_dim(), policy.act_dim()
+            args.policy,
+            args.task,
+            spec.obs_dim,
+            spec.act_dim,
+            policy.obs_dim(),
+            policy.act_dim()
         );
     }
     let policy: &dyn Policy = match &loaded {
@@ -65,11 +70,14 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     print(&[(args.policy.clone(), &result)], &args.task);
     if let Some(path) = &args.json {
         let score = reference(&args.task).map(|r| result.score(&r));
-        write_json(path, &serde_json::json!({
-            "policy": args.policy, "task": args.task, "physics": args.physics.to_string(), "seed": args.seed,
-            "stochastic": args.stochastic, "mean": result.mean(), "std": result.std(),
-            "standard_error": result.standard_error(), "normalised_score": score, "episodes": result,
-        }))?;
+        write_json(
+            path,
+            &serde_json::json!({
+                "policy": args.policy, "task": args.task, "physics": args.physics.to_string(), "seed": args.seed,
+                "stochastic": args.stochastic, "mean": result.mean(), "std": result.std(),
+                "standard_error": result.standard_error(), "normalised_score": score, "episodes": result,
+            }),
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -90,5 +98,11 @@ pub(crate) fn print(results: &[(String, &Evaluation)], task: &str) {
             score,
         ]
     });
-    println!("{}", term::table(&[task, "episodes", "mean return ± s.e.", "std", "mean length", "normalised score"], rows));
+    println!(
+        "{}",
+        term::table(
+            &[task, "episodes", "mean return ± s.e.", "std", "mean length", "normalised score"],
+            rows
+        )
+    );
 }

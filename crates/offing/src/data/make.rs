@@ -198,6 +198,7 @@ impl Columns {
             episodes,
             sim,
             reading,
+            meta: Default::default(),
         })
     }
 }

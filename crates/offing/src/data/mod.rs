@@ -1,4 +1,6 @@
 //! Datasets: reading, writing, auditing and scoring logged transitions.
+//!
+//! [`read`] takes any file offing understands and tells in [`Reading`] what it made of it.
 
 pub mod audit;
 pub mod catalogue;
@@ -6,68 +8,18 @@ pub mod make;
 pub mod policy_set;
 pub mod scores;
 
-use std::ops::Range;
+mod checks;
+mod d4rl;
+mod dataset;
+mod hdf5;
+mod hdf5_write;
+mod jumps;
+mod options;
+mod read;
+mod transitions;
 
-use ndarray::{Array1, Array2};
-
-use crate::batch::Batch;
-
-/// Logged transitions with what is known about where they come from.
-#[derive(Clone, Debug)]
-pub struct Dataset {
-    /// The name to print in tables: a dataset id or a file stem.
-    pub name: String,
-    /// Which file layout it was read from.
-    pub format: Format,
-    /// The transitions, in the file's order.
-    pub rows: Batch,
-    /// Rows at which a time limit (not a terminal) ended the episode; the return would go on from `next_obs`.
-    pub timeout: Array1<bool>,
-    /// Rows of each episode, in order, without gaps; the last may be unfinished.
-    pub episodes: Vec<Range<usize>>,
-    /// Simulator states at `obs`, when the file has them.
-    pub sim: Option<SimColumns>,
-    /// How the transitions were obtained from the file: the choice made and the rows it cost.
-    pub reading: Reading,
-}
-
-/// The file layouts offing reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// D4RL's flat HDF5 file.
-    D4rl,
-    /// A Minari dataset directory (HDF5 storage).
-    Minari,
-    /// A table of one transition a row.
-    Parquet,
-    /// A text table of one transition a row.
-    Csv,
-    /// A NumPy archive with D4RL's keys.
-    Npz,
-}
-
-/// Simulator states beside the observations (`infos/qpos`, `infos/qvel`, `infos/goal`).
-#[derive(Clone, Debug, PartialEq)]
-pub struct SimColumns {
-    /// Generalised positions, one row a transition.
-    pub qpos: Array2<f64>,
-    /// Generalised velocities.
-    pub qvel: Array2<f64>,
-    /// Goal positions, when the task has a goal.
-    pub goal: Option<Array2<f64>>,
-}
-
-/// Where next observations came from and what had to be left out. Logged with every load.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Reading {
-    /// Rows in the file.
-    pub rows_in_file: usize,
-    /// Transitions kept.
-    pub rows_kept: usize,
-    /// How next observations were obtained, in words.
-    pub next_obs: String,
-    /// Rows left out because their next observation is not in the file, with the reason.
-    pub dropped: Vec<(String, usize)>,
-    /// Keys of the file that were not used.
-    pub ignored_keys: Vec<String>,
-}
+pub use d4rl::write_d4rl;
+pub use dataset::{Dataset, Format, Reading, SimColumns};
+pub use jumps::StepScale;
+pub use options::{ColumnMap, ReadOptions, TerminalNext};
+pub use read::read;

@@ -45,7 +45,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
             ..MakeOptions::default()
         };
         let name = format!("make {} ({} rows)", args.set, args.rows);
-        let wall = seconds(|| Ok(make_set(engine, &context.catalogue, &recipe, &options, &mut |_| ()).map(|_| ())?))?;
+        let wall =
+            seconds(
+                || Ok(make_set(engine, &context.catalogue, &recipe, &options, &mut |_| ()).map(|_| ())?),
+            )?;
         recorder.add(&name, "rows/s", args.rows as f64 / wall);
 
         let file = args.file.as_ref().unwrap_or(&made);

@@ -76,8 +76,15 @@ impl Recorder {
 
     pub(crate) fn finish(self, common: &Common) -> Result<ExitCode> {
         let rows = self.results.iter().map(|r| {
-            let (low, high) = r.samples.iter().fold((f64::INFINITY, 0.0f64), |(l, h), &s| (l.min(s), h.max(s)));
-            vec![r.name.clone(), term::number(r.median), term::number(low), term::number(high), r.unit.to_string()]
+            let (low, high) =
+                r.samples.iter().fold((f64::INFINITY, 0.0f64), |(l, h), &s| (l.min(s), h.max(s)));
+            vec![
+                r.name.clone(),
+                term::number(r.median),
+                term::number(low),
+                term::number(high),
+                r.unit.to_string(),
+            ]
         });
         println!("{}", term::table(&[self.bench, "median", "min", "max", "unit"], rows));
         if let Some(path) = &common.json {
@@ -106,7 +113,8 @@ fn commit() -> String {
     };
     match git(&["rev-parse", "--short=12", "HEAD"]) {
         Some(head) => {
-            let dirty = git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|s| !s.is_empty());
+            let dirty =
+                git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|s| !s.is_empty());
             if dirty { format!("{head}+changes") } else { head }
         }
         None => format!("v{}", env!("CARGO_PKG_VERSION")),

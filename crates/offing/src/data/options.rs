@@ -1,0 +1,74 @@
+//! The choices a reader has to make, spelled out so that none is made in silence.
+
+use serde::{Deserialize, Serialize};
+
+/// How a file is turned into transitions. The default suits D4RL and Minari files as published.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// Name to give the dataset; the file stem when absent.
+    pub name: Option<String>,
+    /// Which columns of a CSV or Parquet file hold what; guessed from their names when absent.
+    pub columns: Option<ColumnMap>,
+    /// What to do with a terminal row whose next observation is not in the file.
+    pub terminal_next: TerminalNext,
+    /// Keep rows at which a time limit struck. Only possible when the file has next observations; such rows
+    /// bootstrap like any other.
+    pub keep_timeouts: bool,
+    /// Accept NaN and infinities (the audit counts them); otherwise the first one is an error.
+    pub allow_non_finite: bool,
+    /// Which parts of a Minari dictionary observation to concatenate, in this order ("observation", "a/b").
+    /// When absent: all leaves in the order given by [`read`](super::read)'s documentation.
+    pub minari_obs: Option<Vec<String>>,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self {
+            name: None,
+            columns: None,
+            terminal_next: TerminalNext::Auto,
+            keep_timeouts: true,
+            allow_non_finite: false,
+            minari_obs: None,
+        }
+    }
+}
+
+/// The next state of a terminal row in a file without next observations. It never enters a bootstrap, but a dynamics
+/// model and a neighbour index do see it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TerminalNext {
+    /// The following row when the step to it is physically plausible (AntMaze: the ant walks on after the goal is
+    /// reached, so its rewards are kept); otherwise the row is dropped, since the following row is a reset state.
+    #[default]
+    Auto,
+    /// Drop every such row (loses all AntMaze rewards).
+    Drop,
+    /// Repeat the observation itself: keeps the reward, teaches a model that nothing moves there.
+    Repeat,
+    /// Always the following row, as `d4rl.qlearning_dataset` does. Poisons models at resets; for comparisons only.
+    Follow,
+}
+
+/// Which columns of a table hold what. Also readable from TOML.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ColumnMap {
+    /// Columns of the observation, in order (or one Parquet list column).
+    pub obs: Vec<String>,
+    /// Columns of the action, in order (or one Parquet list column).
+    pub act: Vec<String>,
+    /// Column of the reward.
+    pub rew: String,
+    /// Columns of the next observation, in the order of `obs`.
+    pub next_obs: Option<Vec<String>>,
+    /// Column of true terminals (0/1, true/false).
+    pub done: Option<String>,
+    /// Column of time limits (0/1, true/false).
+    pub timeout: Option<String>,
+    /// Column that is constant within an episode.
+    pub episode: Option<String>,
+    /// Column that counts up by one within an episode.
+    pub step: Option<String>,
+}
