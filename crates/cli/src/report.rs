@@ -33,21 +33,17 @@ pub(crate) fn print_audit(audit: &Audit, origin: Origin) {
     if let Some(score) = audit.behaviour_score {
         println!("normalised score of the behaviour policy: {score:.1} (D4RL: 0 = random, 100 = expert)");
     }
-    let found = audit.findings.iter().map(|f| {
-        let mark = match f.severity {
-            Severity::Ok => "ok",
-            Severity::Note => "note",
-            Severity::Poison => "POISON",
-        };
-        let first = f.first_row.map_or(String::new(), |row| format!(" (first: row {row})"));
-        let what = if f.severity == Severity::Ok {
-            String::new()
-        } else {
-            format!("{}{first}: {}", count(f.count), f.detail)
-        };
-        vec![f.check.to_string(), mark.to_string(), what]
+    let (clean, found): (Vec<_>, Vec<_>) = audit.findings.iter().partition(|f| f.severity == Severity::Ok);
+    let rows = found.iter().map(|f| {
+        let mark = if f.severity == Severity::Poison { "POISON" } else { "note" };
+        let first = f.first_row.map_or("-".into(), count);
+        vec![mark.to_string(), f.check.to_string(), count(f.count), first, f.detail.clone()]
     });
-    println!("{}", text_table(&["check", "", "found"], found));
+    if !found.is_empty() {
+        println!("{}", text_table(&["", "check", "rows", "first", "what it means"], rows));
+    }
+    let clean: Vec<&str> = clean.iter().map(|f| f.check).collect();
+    println!("nothing found: {}", clean.join(", "));
     match audit.verdict() {
         Severity::Poison => println!(
             "verdict: POISON. A dynamics model or a neighbour index would learn these rows as facts."

@@ -19,7 +19,7 @@ const JUMP: f32 = 25.0;
 const START_SPREAD: f64 = 0.3;
 
 pub(super) fn all(data: &Dataset, horizon: Option<usize>) -> Vec<Finding> {
-    let starts = Starts::of(data);
+    let starts = Starts::of(data, &data.episodes.iter().map(|e| e.start).collect::<Vec<_>>());
     vec![
         non_finite(data),
         reset_leaks(data, &starts),
@@ -60,9 +60,8 @@ struct Starts {
 }
 
 impl Starts {
-    fn of(data: &Dataset) -> Self {
-        let rows: Vec<usize> = data.episodes.iter().map(|e| e.start).collect();
-        let starts = data.rows.obs.select(Axis(0), &rows);
+    fn of(data: &Dataset, rows: &[usize]) -> Self {
+        let starts = data.rows.obs.select(Axis(0), rows);
         let mut ratios: Vec<f64> = (starts.columns().into_iter().zip(data.rows.obs.columns()))
             .map(|(start, all)| spread(start) / spread(all).max(1e-9))
             .filter(|r| r.is_finite())
@@ -101,11 +100,21 @@ fn non_finite(data: &Dataset) -> Finding {
     about("non-finite values", Severity::Poison, &rows, || "NaN or infinity in these rows; drop them".into())
 }
 
-/// D4RL's own `qlearning_dataset` takes obs[i+1] for the next state even where row i ended an episode.
+/// D4RL's own `qlearning_dataset` takes obs[i+1] for the next state even where row i ended an episode. A reader cannot tell
+/// such a terminal from one that the trajectory walks on after (AntMaze); the states that follow can: resets lie close
+/// together.
 fn reset_leaks(data: &Dataset, starts: &Starts) -> Finding {
-    let equal: Vec<usize> =
-        inner_ends(data).filter(|&i| data.rows.next_obs.row(i) == data.rows.obs.row(i + 1)).collect();
-    let rows = if starts.narrow { equal } else { Vec::new() };
+    let b = &data.rows;
+    let followed = |i: &usize| b.next_obs.row(*i) == b.obs.row(i + 1);
+    let ends: Vec<usize> = inner_ends(data).filter(followed).collect();
+    let terminals: Vec<usize> = inner_terminals_of(data).filter(followed).collect();
+    let after: Vec<usize> = terminals.iter().map(|i| i + 1).collect();
+    let all_resets = Starts::of(data, &after).narrow;
+    let mut rows = if starts.narrow { ends } else { Vec::new() };
+    rows.extend(
+        terminals.iter().filter(|&&i| all_resets || (starts.narrow && starts.contain(b.obs.row(i + 1)))),
+    );
+    rows.sort_unstable();
     about("reset as next state", Severity::Poison, &rows, || {
         "the next state of an episode's last row is the first state of the following episode; use the file's \
          next_observations, or drop these rows"
@@ -205,12 +214,15 @@ fn too_long(data: &Dataset, horizon: Option<usize>) -> Finding {
     })
 }
 
+/// Terminals after which the episode, as read, goes on.
+fn inner_terminals_of(data: &Dataset) -> impl Iterator<Item = usize> + '_ {
+    let inner = data.episodes.iter().flat_map(|e| e.start..e.end.saturating_sub(1));
+    inner.filter(|&i| data.rows.done[i])
+}
+
 /// AntMaze marks every step near the goal as terminal while the trajectory goes on.
 fn inner_terminals(data: &Dataset) -> Finding {
-    let rows: Vec<usize> = (data.episodes.iter())
-        .flat_map(|e| e.start..e.end.saturating_sub(1))
-        .filter(|&i| data.rows.done[i])
-        .collect();
+    let rows: Vec<usize> = inner_terminals_of(data).collect();
     about("terminals inside an episode", Severity::Note, &rows, || {
         "the trajectory goes on after these terminals; the return still stops there".into()
     })
@@ -388,6 +400,24 @@ mod tests {
                 }
             },
             &[("reset as next state", Severity::Poison, clean().episodes.len() - 1)],
+        );
+        // The same leak at terminals, read as one episode that walks on after each of them.
+        let ends = clean().episodes.len() - 1;
+        check(
+            |d| {
+                pin(d);
+                for i in inner_ends(d).collect::<Vec<_>>() {
+                    let next = d.rows.obs.row(i + 1).to_owned();
+                    d.rows.next_obs.row_mut(i).assign(&next);
+                    (d.rows.done[i], d.timeout[i]) = (true, false);
+                }
+                d.episodes = vec![0..3000];
+            },
+            &[
+                ("reset as next state", Severity::Poison, ends),
+                ("episodes beyond the time limit", Severity::Note, 1),
+                ("terminals inside an episode", Severity::Note, ends),
+            ],
         );
     }
 }
