@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use offing::{Error, Result};
 
-use crate::api::{MjData, guarded};
+use crate::api::{MjData, OnData, guarded};
 use crate::engine::Model;
 use crate::layout::data as at;
+
+/// `mjMINIMP`.
+const MIN_IMPEDANCE: f64 = 1e-4;
 
 /// The state of one simulation of a shared model.
 #[derive(Debug)]
@@ -103,8 +106,66 @@ impl Sim {
     /// Moves on by `count` time steps of the engine.
     pub(crate) fn advance(&mut self, count: usize) {
         for _ in 0..count {
+            if let Some(ceiling) = self.model.old_impedance {
+                self.staged_step(|sim| sim.restore_impedance(ceiling));
+                continue;
+            }
             // SAFETY: live model and data.
             unsafe { (self.model.api.step)(self.model.raw, self.raw) }
+        }
+    }
+
+    /// `mj_step` with the Euler integrator, taken apart: `amend` runs when constraints are known and before they act.
+    pub(crate) fn staged_step(&mut self, amend: impl FnOnce(&mut Self)) {
+        let api = &self.model.api;
+        let before = [api.check_pos, api.check_vel, api.fwd_position];
+        let forces = [api.fwd_velocity, api.fwd_actuation, api.fwd_acceleration, api.fwd_constraint];
+        let after = [api.check_acc, api.euler];
+        self.run(&before);
+        amend(self);
+        self.run(&forces);
+        self.run(&after);
+    }
+
+    fn run(&mut self, stages: &[OnData]) {
+        for stage in stages {
+            // SAFETY: live model and data.
+            unsafe { stage(self.model.raw, self.raw) }
+        }
+    }
+
+    /// Gives soft constraints the impedance they had in MuJoCo 2.0, for a model whose impedances all rise from 0 to
+    /// `ceiling`.
+    ///
+    /// Both engines keep impedances above [`MIN_IMPEDANCE`], but the old one raised the impedance of a constraint where
+    /// it fell below, and today's raises the 0 the model starts from, which shifts all of them. The difference is 1e-4
+    /// in the impedance, and up to 6e-3 in HalfCheetah's next velocities.
+    fn restore_impedance(&mut self, ceiling: f64) {
+        let (kbip, regular, inverse) = self.constraints();
+        for ((kbip, r), d) in kbip.chunks_exact_mut(4).zip(regular).zip(inverse) {
+            let [_, _, now, slope] = kbip else { continue };
+            let rise = (*now - MIN_IMPEDANCE) / (ceiling - MIN_IMPEDANCE);
+            let then = (ceiling * rise).max(MIN_IMPEDANCE);
+            // R is proportional to (1 - impedance) / impedance, for pyramids of friction too.
+            let scale = ((1.0 - then) / then) / ((1.0 - *now) / *now);
+            *r *= scale;
+            *d /= scale;
+            *slope *= ceiling / (ceiling - MIN_IMPEDANCE);
+            *now = then;
+        }
+    }
+
+    /// `efc_KBIP`, `efc_R` and `efc_D` of the constraints found by the last forward pass.
+    pub(crate) fn constraints(&mut self) -> (&mut [f64], &mut [f64], &mut [f64]) {
+        // SAFETY: `nefc` rows in three arrays that do not overlap, borrowed exclusively with `self` and so until the next
+        // pass. Without constraints the pointers may be null and are not used.
+        unsafe {
+            let rows = self.raw.byte_add(at::NEFC).cast::<i32>().read();
+            let Ok(rows @ 1..) = usize::try_from(rows) else { return (&mut [], &mut [], &mut []) };
+            let array = |at: usize, len: usize| {
+                std::slice::from_raw_parts_mut(self.raw.byte_add(at).cast::<*mut f64>().read(), len)
+            };
+            (array(at::EFC_KBIP, 4 * rows), array(at::EFC_R, rows), array(at::EFC_D, rows))
         }
     }
 
