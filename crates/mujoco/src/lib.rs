@@ -29,6 +29,8 @@ mod mjcf;
 mod physics;
 mod sim;
 mod task;
+#[cfg(test)]
+mod testing;
 mod vec_env;
 
 pub use engine::Engine;

@@ -263,3 +263,79 @@ fn numbers<const N: usize>(element: &Element, name: &str) -> std::result::Result
 fn children(element: &mut Element) -> impl Iterator<Item = &mut Element> {
     element.children.iter_mut().filter_map(XMLNode::as_mut_element)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::model as at;
+    use crate::testing::engine;
+
+    /// Masses of all bodies, the world's first.
+    fn masses(task: &str, physics: Physics) -> Vec<f64> {
+        let model = engine().model(task, physics).unwrap();
+        // SAFETY: one mass a body.
+        unsafe { model.array(at::BODY_MASS, model.nbody) }.to_vec()
+    }
+
+    #[test]
+    fn old_capsules_weigh_as_much_as_cylinders() {
+        // Hopper's torso: radius .05, half-length .2, so a height of .45.
+        let torso = 1000.0 * PI * 0.05 * 0.05 * 0.45;
+        assert!((masses("hopper", Physics::D4rlV2)[1] - torso).abs() < 1e-12);
+        let capsule = 1000.0 * PI * 0.05 * 0.05 * (0.4 + 4.0 / 3.0 * 0.05);
+        assert!((masses("hopper", Physics::GymnasiumV4)[1] - capsule).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_cheetah_weighs_fourteen_kilograms_under_any_physics() {
+        for physics in Physics::ALL {
+            assert!((masses("halfcheetah", physics).iter().sum::<f64>() - 14.0).abs() < 1e-9, "{physics}");
+        }
+    }
+
+    #[test]
+    fn joined_solids_have_the_inertia_of_their_sum() {
+        // Two points on the x axis, with moments of their own.
+        let solid =
+            |x| Solid { mass: 2.0, centre: [x, 0.0, 0.0], axis: [0.0, 0.0, 1.0], across: 0.5, along: 0.25 };
+        let element = inertial(&[solid(-1.0), solid(3.0)]);
+        assert_eq!(numbers::<3>(&element, "pos").unwrap(), [1.0, 0.0, 0.0]);
+        assert_eq!(numbers::<6>(&element, "fullinertia").unwrap(), [1.0, 17.0, 16.5, 0.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn axes_follow_quaternions_and_angles() {
+        let geom = |name: &str, value: &str| {
+            let mut geom = Element::new("geom");
+            set(&mut geom, name, value);
+            geom
+        };
+        let near = |a: [f64; 3], b: [f64; 3]| a.iter().zip(b).all(|(x, y)| (x - y).abs() < 1e-12);
+        assert!(near(axis(&geom("quat", "1 0 -1 0"), true).unwrap(), [-1.0, 0.0, 0.0]));
+        assert!(near(axis(&geom("axisangle", "0 1 0 90"), true).unwrap(), [1.0, 0.0, 0.0]));
+        assert!(near(axis(&geom("axisangle", "2 0 0 1.5707963267948966"), false).unwrap(), [0.0, -1.0, 0.0]));
+    }
+
+    #[test]
+    fn margins_of_geoms_are_halved_and_of_joints_kept() {
+        let text = r#"<m><default><geom margin="0.01"/></default><joint margin="0.01"/></m>"#;
+        let mut root = Element::parse(text.as_bytes()).unwrap();
+        halve_margins(&mut root).unwrap();
+        let geom = root.get_child("default").and_then(|d| d.get_child("geom")).unwrap();
+        assert_eq!(geom.attributes["margin"], "0.005");
+        assert_eq!(root.get_child("joint").unwrap().attributes["margin"], "0.01");
+    }
+
+    #[test]
+    fn a_damaged_description_is_one_clear_line() {
+        for text in [
+            "",
+            "<html>",
+            "<mujoco/>",
+            r#"<mujoco><compiler/><worldbody><body><geom type="box"/></body></worldbody></mujoco>"#,
+        ] {
+            let error = patch(text, Physics::D4rlV2, None).unwrap_err();
+            assert!(!error.is_empty() && error.lines().count() == 1, "{text}: {error}");
+        }
+    }
+}

@@ -193,3 +193,84 @@ impl Drop for Sim {
         unsafe { (self.model.api.delete_data)(self.raw) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::state;
+    use crate::testing::engine;
+    use crate::{Physics, api};
+    use offing::Rng;
+
+    fn cheetah(physics: Physics) -> Sim {
+        Sim::new(&engine().model("halfcheetah", physics).unwrap()).unwrap()
+    }
+
+    /// Steps two simulations under the same random controls and returns how far their states come apart.
+    fn apart(mut a: Sim, mut b: Sim, steps: usize, mut step: impl FnMut(&mut Sim, &mut Sim)) -> f64 {
+        let mut rng = Rng::stream(3, "controls", 0);
+        let mut worst = 0.0f64;
+        for _ in 0..steps {
+            for i in 0..6 {
+                let control = rng.range(-1.0, 1.0);
+                a.ctrl_mut()[i] = control;
+                b.ctrl_mut()[i] = control;
+            }
+            step(&mut a, &mut b);
+            let pairs = a.qpos().iter().zip(b.qpos()).chain(a.qvel().iter().zip(b.qvel()));
+            worst = pairs.map(|(x, y)| (x - y).abs()).fold(worst, f64::max);
+        }
+        worst
+    }
+
+    #[test]
+    fn a_step_in_stages_is_the_engines_step_to_the_bit() {
+        let (a, b) = (cheetah(Physics::GymnasiumV4), cheetah(Physics::GymnasiumV4));
+        let worst = apart(a, b, 500, |a, b| {
+            a.advance(1);
+            b.staged_step(|_| ());
+        });
+        assert_eq!(worst, 0.0);
+    }
+
+    #[test]
+    fn restored_impedances_never_fall_below_the_engines_minimum_and_keep_the_ceiling() {
+        let mut sim = cheetah(Physics::D4rlV2);
+        let mut rng = Rng::stream(4, "controls", 0);
+        let (mut seen, mut lowered) = (0, 0);
+        for _ in 0..500 {
+            sim.ctrl_mut().iter_mut().for_each(|c| *c = rng.range(-1.0, 1.0));
+            sim.staged_step(|sim| {
+                let before: Vec<f64> = sim.constraints().0.chunks_exact(4).map(|row| row[2]).collect();
+                sim.restore_impedance(0.8);
+                let (kbip, r, d) = sim.constraints();
+                for (i, row) in kbip.chunks_exact(4).enumerate() {
+                    assert!((MIN_IMPEDANCE..=0.8).contains(&row[2]), "impedance {}", row[2]);
+                    assert!((r[i] * d[i] - 1.0).abs() < 1e-12);
+                    assert!(row[2] <= before[i] && before[i] - row[2] <= 1e-4);
+                    seen += 1;
+                    lowered += usize::from(row[2] < before[i]);
+                }
+            });
+        }
+        assert!(seen > 500 && lowered > seen / 2, "{lowered} of {seen} constraints were below the ceiling");
+    }
+
+    #[test]
+    fn direct_views_show_what_the_engine_says() {
+        let mut sim = cheetah(Physics::GymnasiumV4);
+        sim.advance(20);
+        assert_eq!(sim.engine_state(state::QPOS), sim.qpos());
+        assert_eq!(sim.engine_state(state::QVEL), sim.qvel());
+    }
+
+    #[test]
+    fn an_error_inside_the_engine_is_an_error_value() {
+        let sim = cheetah(Physics::GymnasiumV4);
+        let raised = api::guarded("test", || {
+            // SAFETY: a format string without directives.
+            unsafe { (sim.model.api.error)(c"stack overflow\n in test".as_ptr()) }
+        });
+        assert_eq!(raised.unwrap_err().to_string(), "test: MuJoCo reports: stack overflow in test");
+    }
+}
