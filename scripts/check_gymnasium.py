@@ -5,7 +5,7 @@
 
 For each body and version: 1000 steps in one go (through falls, as both allow it), and 1000 steps in episodes that
 start over at each termination. Prints the largest differences and fails above 1e-9. Needs gymnasium==1.4.0 and
-mujoco==3.17.0; `test_gymnasium.py` runs the same under pytest.
+mujoco==3.17.0 (`pip install "gymnasium[mujoco]==1.4.0" mujoco==3.17.0`); `test_gymnasium.py` runs the same under pytest.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import gymnasium
 import mujoco
@@ -31,7 +32,7 @@ def replay_binary(explicit=None):
     candidates = [pathlib.Path(named)] if named else [target / p / "examples" / "replay" for p in ("release", "debug")]
     for path in candidates:
         if path.is_file():
-            return str(path)
+            return str(path.resolve())
     sys.exit(f"no {candidates[0]}; build it with `cargo build --release -p offing-mujoco --example replay`")
 
 
@@ -59,6 +60,7 @@ def episodes(env, steps, rng, start_over):
 
 def compare(binary, body, version, steps=1000, seed=0):
     """Largest differences of one body and version: (obs, reward, differing terminations, terminations)."""
+    gymnasium.logger.min_level = gymnasium.logger.ERROR  # v4 is deprecated; it is wanted here
     env = gymnasium.make(f"{BODIES[body]}-{version}")
     rng = np.random.default_rng(seed)
     runs = [*episodes(env, steps, rng, False), *episodes(env, steps, rng, True)]
@@ -88,6 +90,7 @@ def main():
     parser.add_argument("--steps", type=int, default=1000)
     args = parser.parse_args()
     binary = replay_binary(args.replay)
+    os.chdir(tempfile.mkdtemp())  # Python's MuJoCo writes MUJOCO_LOG.TXT where it runs
     print(f"gymnasium {gymnasium.__version__}, mujoco {mujoco.__version__}, {args.steps} steps twice each")
     print(f"{'body':12} {'version':8} {'max |Δobs|':>12} {'max |Δreward|':>14} {'Δterminated':>12} {'terminated':>11}")
     good = True

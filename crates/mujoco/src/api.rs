@@ -19,7 +19,7 @@ type Handler = Option<unsafe extern "C-unwind" fn(*const c_char)>;
 
 // Every function may raise an error, which leaves it by unwinding (see `raise`): hence "C-unwind".
 type OnSpec<T> = unsafe extern "C-unwind" fn(*mut MjSpec) -> T;
-type OnData = unsafe extern "C-unwind" fn(*const MjModel, *mut MjData);
+pub(crate) type OnData = unsafe extern "C-unwind" fn(*const MjModel, *mut MjData);
 type Parse = unsafe extern "C-unwind" fn(*const c_char, *const c_void, *mut c_char, c_int) -> *mut MjSpec;
 
 /// The library and its entry points. Function pointers stay valid as long as `_library` lives, which is as long as
@@ -37,6 +37,16 @@ pub(crate) struct Api {
     pub(crate) forward: OnData,
     pub(crate) step: OnData,
     pub(crate) rne_post_constraint: OnData,
+    // The stages of `mj_step`, in order.
+    pub(crate) check_pos: OnData,
+    pub(crate) check_vel: OnData,
+    pub(crate) fwd_position: OnData,
+    pub(crate) fwd_velocity: OnData,
+    pub(crate) fwd_actuation: OnData,
+    pub(crate) fwd_acceleration: OnData,
+    pub(crate) fwd_constraint: OnData,
+    pub(crate) check_acc: OnData,
+    pub(crate) euler: OnData,
     pub(crate) state_size: unsafe extern "C-unwind" fn(*const MjModel, c_int) -> c_int,
     pub(crate) get_state: unsafe extern "C-unwind" fn(*const MjModel, *const MjData, *mut f64, c_int),
     #[cfg(test)]
@@ -81,6 +91,15 @@ impl Api {
             forward: find(&library, path, "mj_forward")?,
             step: find(&library, path, "mj_step")?,
             rne_post_constraint: find(&library, path, "mj_rnePostConstraint")?,
+            check_pos: find(&library, path, "mj_checkPos")?,
+            check_vel: find(&library, path, "mj_checkVel")?,
+            fwd_position: find(&library, path, "mj_fwdPosition")?,
+            fwd_velocity: find(&library, path, "mj_fwdVelocity")?,
+            fwd_actuation: find(&library, path, "mj_fwdActuation")?,
+            fwd_acceleration: find(&library, path, "mj_fwdAcceleration")?,
+            fwd_constraint: find(&library, path, "mj_fwdConstraint")?,
+            check_acc: find(&library, path, "mj_checkAcc")?,
+            euler: find(&library, path, "mj_Euler")?,
             state_size: find(&library, path, "mj_stateSize")?,
             get_state: find(&library, path, "mj_getState")?,
             #[cfg(test)]

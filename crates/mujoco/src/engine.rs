@@ -72,8 +72,10 @@ impl Engine {
         if let Some(model) = models.get(&key) {
             return Ok(model.clone());
         }
-        let xml = mjcf::of(&self.shared.home, task, physics)?;
-        let model = Arc::new(Model::compile(&self.shared.api, &xml, task)?);
+        let body = mjcf::of(&self.shared.home, task, physics)?;
+        let mut model = Model::compile(&self.shared.api, &body.xml, task)?;
+        model.old_impedance = body.old_impedance;
+        let model = Arc::new(model);
         models.insert(key, model.clone());
         Ok(model)
     }
@@ -89,6 +91,8 @@ pub(crate) struct Model {
     pub(crate) nu: usize,
     pub(crate) nbody: usize,
     pub(crate) timestep: f64,
+    /// See [`Sim::advance`]: the largest impedance of a model whose soft constraints want MuJoCo 2.0's rule.
+    pub(crate) old_impedance: Option<f64>,
 }
 
 // SAFETY: after compilation the model is only read, and MuJoCo documents `const mjModel*` as shareable.
@@ -146,6 +150,7 @@ impl Model {
             nu: size(at::NU),
             nbody: size(at::NBODY),
             timestep: real(at::TIMESTEP),
+            old_impedance: None,
             api: api.clone(),
             raw,
         })
@@ -231,6 +236,15 @@ fn check_layout(api: &Arc<Api>, library: &Path) -> Result<()> {
     check("mjData.ctrl", sim.engine_state(state::CTRL) == [8.0])?;
     let frames = [1, 2, 3].map(|body| sim.xpos(body));
     check("mjData.xpos", frames == [[0.25, 0.0, 2.0], [0.25, 0.0, 2.5], [0.0, 3.0, 0.375]])?;
+    // One contact with friction: four rows of the default stiffness and damping.
+    let (kbip, r, d) = sim.constraints();
+    let (stiffness, damping) = (1.0 / (0.95f64 * 0.02).powi(2), 2.0 / (0.95 * 0.02));
+    let known = |row: &[f64]| {
+        (row[0] - stiffness).abs() < 1e-6 && (row[1] - damping).abs() < 1e-6 && (0.9..=0.95).contains(&row[2])
+    };
+    check("mjData.nefc or efc_KBIP", kbip.len() == 16 && kbip.chunks_exact(4).all(known))?;
+    let inverse = r.iter().zip(&*d).all(|(r, d)| *r > 0.0 && (r * d - 1.0).abs() < 1e-12);
+    check("mjData.efc_R or efc_D", inverse)?;
     // The floor pushes the ball up with 625 N (its acceleration, kept in the field next door, is 312.5), and nothing
     // touches the cart.
     sim.contact_forces();

@@ -163,7 +163,7 @@ fn download(wheel: &Wheel, into: &Path) -> Result<PathBuf> {
             Ok(output) => {
                 let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
                 let lines: Vec<&str> = stderr.lines().filter(|line| !line.trim().is_empty()).collect();
-                said = lines.last().map_or_else(|| output.status.to_string(), |line| one_line(line));
+                said = lines.last().map_or_else(|| output.status.to_string(), one_line);
                 // A Python without pip says so; one with pip has given its verdict.
                 if !stderr.contains("No module named pip") {
                     break;

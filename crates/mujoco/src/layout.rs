@@ -22,13 +22,23 @@ pub(crate) mod model {
     pub(crate) const ACTUATOR_CTRLRANGE: usize = 4992;
 }
 
-/// Fields of `mjData`, all pointers to arrays of f64 that stay where they are for the life of the `mjData`.
+/// Fields of `mjData`: pointers to arrays of f64 that stay where they are for the life of the `mjData`, unless said
+/// otherwise.
 pub(crate) mod data {
     pub(crate) const QPOS: usize = 160_688;
     pub(crate) const QVEL: usize = 160_696;
     pub(crate) const CTRL: usize = 160_736;
     /// Positions of body frames, 3 a body; one integrator step older than `qpos`.
     pub(crate) const XPOS: usize = 160_840;
+    /// `int`: scalar constraints of the last forward pass. The `efc_` arrays hold so many rows; they lie in the arena
+    /// and move at every pass.
+    pub(crate) const NEFC: usize = 160_576;
+    /// Stiffness, damping, impedance and its derivative, four a constraint.
+    pub(crate) const EFC_KBIP: usize = 161_568;
+    /// Regularisation, one a constraint.
+    pub(crate) const EFC_R: usize = 161_584;
+    /// Its inverse.
+    pub(crate) const EFC_D: usize = 161_576;
     /// External forces on bodies, 6 a body, filled by `mj_rnePostConstraint`.
     pub(crate) const CFRC_EXT: usize = 161_464;
 }

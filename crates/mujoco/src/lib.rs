@@ -31,6 +31,8 @@ mod navigator;
 mod physics;
 mod sim;
 mod task;
+#[cfg(test)]
+mod testing;
 mod vec_env;
 
 pub use engine::Engine;

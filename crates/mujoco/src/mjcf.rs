@@ -2,7 +2,8 @@
 //!
 //! D4RL's data come from an older MuJoCo that differs from today's in two ways that a description can undo:
 //! before 2.1.2 a capsule weighed as much as a cylinder of half-length l + r/2 and turned like it, and until 3.5 the
-//! margin of a contact was the larger of the two geoms' margins, while today it is their sum.
+//! margin of a contact was the larger of the two geoms' margins, while today it is their sum. A third difference, in
+//! impedances that start from 0, needs help while stepping: see `Sim::advance`.
 
 use std::f64::consts::PI;
 
@@ -14,8 +15,17 @@ use crate::api::one_line;
 use crate::maze::Maze;
 use crate::{Physics, fetch, task};
 
-/// The MJCF text of a task, ready to compile.
-pub(crate) fn of(home: &Home, task: &str, physics: Physics) -> Result<String> {
+/// A body's description.
+#[derive(Debug)]
+pub(crate) struct Body {
+    /// MJCF text, ready to compile.
+    pub(crate) xml: String,
+    /// The largest impedance, where impedances start from 0 and are to follow MuJoCo 2.0's rule.
+    pub(crate) old_impedance: Option<f64>,
+}
+
+/// The description of a task's body, and of the maze around it.
+pub(crate) fn of(home: &Home, task: &str, physics: Physics) -> Result<Body> {
     task::known(task)?;
     let maze = Maze::of_task(task);
     let (wheel, file) = match task {
@@ -33,21 +43,73 @@ pub(crate) fn of(home: &Home, task: &str, physics: Physics) -> Result<String> {
 }
 
 /// Applies the physics and builds the maze, if any.
-fn patch(text: &str, physics: Physics, maze: Option<&Maze>) -> std::result::Result<String, String> {
+fn patch(text: &str, physics: Physics, maze: Option<&Maze>) -> std::result::Result<Body, String> {
     let mut root =
         Element::parse(text.as_bytes()).map_err(|e| format!("not readable as MJCF: {}", one_line(&e)))?;
     if let Some(maze) = maze {
         let world = root.get_mut_child("worldbody").ok_or("wanted a <worldbody>, found none")?;
         world.children.extend(maze.walls().map(XMLNode::Element));
     }
+    let mut old_impedance = None;
     if physics == Physics::D4rlV2 {
         old_inertias(&mut root)?;
         halve_margins(&mut root)?;
+        if maze.is_none() {
+            early_contact_forces(&mut root);
+        }
+        old_impedance = rising_impedance(&root)?;
+        if old_impedance.is_some() {
+            // Islands keep copies of what is amended while stepping; one body is one island anyway.
+            add(&mut root, "option", |option| add(option, "flag", |flag| set(flag, "island", "disable")));
+        }
     }
     let mut out = Vec::new();
     root.write_with_config(&mut out, EmitterConfig::new().write_document_declaration(false))
         .map_err(|e| format!("cannot be written back: {}", one_line(&e)))?;
-    String::from_utf8(out).map_err(|e| one_line(&e))
+    let xml = String::from_utf8(out).map_err(|e| one_line(&e))?;
+    Ok(Body { xml, old_impedance })
+}
+
+/// The ceiling shared by all impedances, if they start from 0 (HalfCheetah's).
+fn rising_impedance(root: &Element) -> std::result::Result<Option<f64>, String> {
+    let default = |kind: &str, name: &str| {
+        let element = root.get_child("default").and_then(|d| d.get_child(kind));
+        element.filter(|e| e.attributes.contains_key(name)).map(|e| numbers::<3>(e, name)).transpose()
+    };
+    match (default("geom", "solimp")?, default("joint", "solimplimit")?) {
+        (Some([0.0, geoms, _]), Some([0.0, joints, _])) if geoms == joints => Ok(Some(geoms)),
+        (Some([0.0, ..]), _) | (_, Some([0.0, ..])) => {
+            Err("wanted impedances of geoms and joints that rise from 0 to one value, found others".into())
+        }
+        _ => Ok(None),
+    }
+}
+
+/// A sensor that makes the engine compute contact forces in the middle of a step, at the start of the last engine
+/// step, as the engine behind gym-v2 did; [`Sim::contact_forces`](crate::sim::Sim::contact_forces) has those of its end.
+fn early_contact_forces(root: &mut Element) {
+    if root.attributes.get("model").is_some_and(|name| name == "ant") {
+        add(root, "sensor", |sensors| {
+            add(sensors, "framelinacc", |sensor| {
+                set(sensor, "objtype", "body");
+                set(sensor, "objname", "torso");
+            });
+        });
+    }
+}
+
+/// Edits the child of that name, made first if missing.
+fn add(parent: &mut Element, name: &str, edit: impl FnOnce(&mut Element)) {
+    if parent.get_child(name).is_none() {
+        parent.children.push(XMLNode::Element(Element::new(name)));
+    }
+    if let Some(child) = parent.get_mut_child(name) {
+        edit(child);
+    }
+}
+
+fn set(element: &mut Element, name: &str, value: &str) {
+    element.attributes.insert(name.into(), value.into());
 }
 
 /// Halves the margin of every geom and geom default, so that today's sum is yesterday's maximum. (All geoms of one
@@ -200,4 +262,80 @@ fn numbers<const N: usize>(element: &Element, name: &str) -> std::result::Result
 
 fn children(element: &mut Element) -> impl Iterator<Item = &mut Element> {
     element.children.iter_mut().filter_map(XMLNode::as_mut_element)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::model as at;
+    use crate::testing::engine;
+
+    /// Masses of all bodies, the world's first.
+    fn masses(task: &str, physics: Physics) -> Vec<f64> {
+        let model = engine().model(task, physics).unwrap();
+        // SAFETY: one mass a body.
+        unsafe { model.array(at::BODY_MASS, model.nbody) }.to_vec()
+    }
+
+    #[test]
+    fn old_capsules_weigh_as_much_as_cylinders() {
+        // Hopper's torso: radius .05, half-length .2, so a height of .45.
+        let torso = 1000.0 * PI * 0.05 * 0.05 * 0.45;
+        assert!((masses("hopper", Physics::D4rlV2)[1] - torso).abs() < 1e-12);
+        let capsule = 1000.0 * PI * 0.05 * 0.05 * (0.4 + 4.0 / 3.0 * 0.05);
+        assert!((masses("hopper", Physics::GymnasiumV4)[1] - capsule).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_cheetah_weighs_fourteen_kilograms_under_any_physics() {
+        for physics in Physics::ALL {
+            assert!((masses("halfcheetah", physics).iter().sum::<f64>() - 14.0).abs() < 1e-9, "{physics}");
+        }
+    }
+
+    #[test]
+    fn joined_solids_have_the_inertia_of_their_sum() {
+        // Two points on the x axis, with moments of their own.
+        let solid =
+            |x| Solid { mass: 2.0, centre: [x, 0.0, 0.0], axis: [0.0, 0.0, 1.0], across: 0.5, along: 0.25 };
+        let element = inertial(&[solid(-1.0), solid(3.0)]);
+        assert_eq!(numbers::<3>(&element, "pos").unwrap(), [1.0, 0.0, 0.0]);
+        assert_eq!(numbers::<6>(&element, "fullinertia").unwrap(), [1.0, 17.0, 16.5, 0.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn axes_follow_quaternions_and_angles() {
+        let geom = |name: &str, value: &str| {
+            let mut geom = Element::new("geom");
+            set(&mut geom, name, value);
+            geom
+        };
+        let near = |a: [f64; 3], b: [f64; 3]| a.iter().zip(b).all(|(x, y)| (x - y).abs() < 1e-12);
+        assert!(near(axis(&geom("quat", "1 0 -1 0"), true).unwrap(), [-1.0, 0.0, 0.0]));
+        assert!(near(axis(&geom("axisangle", "0 1 0 90"), true).unwrap(), [1.0, 0.0, 0.0]));
+        assert!(near(axis(&geom("axisangle", "2 0 0 1.5707963267948966"), false).unwrap(), [0.0, -1.0, 0.0]));
+    }
+
+    #[test]
+    fn margins_of_geoms_are_halved_and_of_joints_kept() {
+        let text = r#"<m><default><geom margin="0.01"/></default><joint margin="0.01"/></m>"#;
+        let mut root = Element::parse(text.as_bytes()).unwrap();
+        halve_margins(&mut root).unwrap();
+        let geom = root.get_child("default").and_then(|d| d.get_child("geom")).unwrap();
+        assert_eq!(geom.attributes["margin"], "0.005");
+        assert_eq!(root.get_child("joint").unwrap().attributes["margin"], "0.01");
+    }
+
+    #[test]
+    fn a_damaged_description_is_one_clear_line() {
+        for text in [
+            "",
+            "<html>",
+            "<mujoco/>",
+            r#"<mujoco><compiler/><worldbody><body><geom type="box"/></body></worldbody></mujoco>"#,
+        ] {
+            let error = patch(text, Physics::D4rlV2, None).unwrap_err();
+            assert!(!error.is_empty() && error.lines().count() == 1, "{text}: {error}");
+        }
+    }
 }

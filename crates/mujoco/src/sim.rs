@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use offing::{Error, Result};
 
-use crate::api::{MjData, guarded};
+use crate::api::{MjData, OnData, guarded};
 use crate::engine::Model;
 use crate::layout::data as at;
+
+/// `mjMINIMP`.
+const MIN_IMPEDANCE: f64 = 1e-4;
 
 /// The state of one simulation of a shared model.
 #[derive(Debug)]
@@ -103,8 +106,66 @@ impl Sim {
     /// Moves on by `count` time steps of the engine.
     pub(crate) fn advance(&mut self, count: usize) {
         for _ in 0..count {
+            if let Some(ceiling) = self.model.old_impedance {
+                self.staged_step(|sim| sim.restore_impedance(ceiling));
+                continue;
+            }
             // SAFETY: live model and data.
             unsafe { (self.model.api.step)(self.model.raw, self.raw) }
+        }
+    }
+
+    /// `mj_step` with the Euler integrator, taken apart: `amend` runs when constraints are known and before they act.
+    pub(crate) fn staged_step(&mut self, amend: impl FnOnce(&mut Self)) {
+        let api = &self.model.api;
+        let before = [api.check_pos, api.check_vel, api.fwd_position];
+        let forces = [api.fwd_velocity, api.fwd_actuation, api.fwd_acceleration, api.fwd_constraint];
+        let after = [api.check_acc, api.euler];
+        self.run(&before);
+        amend(self);
+        self.run(&forces);
+        self.run(&after);
+    }
+
+    fn run(&mut self, stages: &[OnData]) {
+        for stage in stages {
+            // SAFETY: live model and data.
+            unsafe { stage(self.model.raw, self.raw) }
+        }
+    }
+
+    /// Gives soft constraints the impedance they had in MuJoCo 2.0, for a model whose impedances all rise from 0 to
+    /// `ceiling`.
+    ///
+    /// Both engines keep impedances above [`MIN_IMPEDANCE`], but the old one raised the impedance of a constraint where
+    /// it fell below, and today's raises the 0 the model starts from, which shifts all of them. The difference is 1e-4
+    /// in the impedance, and up to 6e-3 in HalfCheetah's next velocities.
+    fn restore_impedance(&mut self, ceiling: f64) {
+        let (kbip, regular, inverse) = self.constraints();
+        for ((kbip, r), d) in kbip.chunks_exact_mut(4).zip(regular).zip(inverse) {
+            let [_, _, now, slope] = kbip else { continue };
+            let rise = (*now - MIN_IMPEDANCE) / (ceiling - MIN_IMPEDANCE);
+            let then = (ceiling * rise).max(MIN_IMPEDANCE);
+            // R is proportional to (1 - impedance) / impedance, for pyramids of friction too.
+            let scale = ((1.0 - then) / then) / ((1.0 - *now) / *now);
+            *r *= scale;
+            *d /= scale;
+            *slope *= ceiling / (ceiling - MIN_IMPEDANCE);
+            *now = then;
+        }
+    }
+
+    /// `efc_KBIP`, `efc_R` and `efc_D` of the constraints found by the last forward pass.
+    pub(crate) fn constraints(&mut self) -> (&mut [f64], &mut [f64], &mut [f64]) {
+        // SAFETY: `nefc` rows in three arrays that do not overlap, borrowed exclusively with `self` and so until the next
+        // pass. Without constraints the pointers may be null and are not used.
+        unsafe {
+            let rows = self.raw.byte_add(at::NEFC).cast::<i32>().read();
+            let Ok(rows @ 1..) = usize::try_from(rows) else { return (&mut [], &mut [], &mut []) };
+            let array = |at: usize, len: usize| {
+                std::slice::from_raw_parts_mut(self.raw.byte_add(at).cast::<*mut f64>().read(), len)
+            };
+            (array(at::EFC_KBIP, 4 * rows), array(at::EFC_R, rows), array(at::EFC_D, rows))
         }
     }
 
@@ -130,5 +191,86 @@ impl Drop for Sim {
     fn drop(&mut self) {
         // SAFETY: made by `mj_makeData` and owned here alone.
         unsafe { (self.model.api.delete_data)(self.raw) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::state;
+    use crate::testing::engine;
+    use crate::{Physics, api};
+    use offing::Rng;
+
+    fn cheetah(physics: Physics) -> Sim {
+        Sim::new(&engine().model("halfcheetah", physics).unwrap()).unwrap()
+    }
+
+    /// Steps two simulations under the same random controls and returns how far their states come apart.
+    fn apart(mut a: Sim, mut b: Sim, steps: usize, mut step: impl FnMut(&mut Sim, &mut Sim)) -> f64 {
+        let mut rng = Rng::stream(3, "controls", 0);
+        let mut worst = 0.0f64;
+        for _ in 0..steps {
+            for i in 0..6 {
+                let control = rng.range(-1.0, 1.0);
+                a.ctrl_mut()[i] = control;
+                b.ctrl_mut()[i] = control;
+            }
+            step(&mut a, &mut b);
+            let pairs = a.qpos().iter().zip(b.qpos()).chain(a.qvel().iter().zip(b.qvel()));
+            worst = pairs.map(|(x, y)| (x - y).abs()).fold(worst, f64::max);
+        }
+        worst
+    }
+
+    #[test]
+    fn a_step_in_stages_is_the_engines_step_to_the_bit() {
+        let (a, b) = (cheetah(Physics::GymnasiumV4), cheetah(Physics::GymnasiumV4));
+        let worst = apart(a, b, 500, |a, b| {
+            a.advance(1);
+            b.staged_step(|_| ());
+        });
+        assert_eq!(worst, 0.0);
+    }
+
+    #[test]
+    fn restored_impedances_never_fall_below_the_engines_minimum_and_keep_the_ceiling() {
+        let mut sim = cheetah(Physics::D4rlV2);
+        let mut rng = Rng::stream(4, "controls", 0);
+        let (mut seen, mut lowered) = (0, 0);
+        for _ in 0..500 {
+            sim.ctrl_mut().iter_mut().for_each(|c| *c = rng.range(-1.0, 1.0));
+            sim.staged_step(|sim| {
+                let before: Vec<f64> = sim.constraints().0.chunks_exact(4).map(|row| row[2]).collect();
+                sim.restore_impedance(0.8);
+                let (kbip, r, d) = sim.constraints();
+                for (i, row) in kbip.chunks_exact(4).enumerate() {
+                    assert!((MIN_IMPEDANCE..=0.8).contains(&row[2]), "impedance {}", row[2]);
+                    assert!((r[i] * d[i] - 1.0).abs() < 1e-12);
+                    assert!(row[2] <= before[i] && before[i] - row[2] <= 1e-4);
+                    seen += 1;
+                    lowered += usize::from(row[2] < before[i]);
+                }
+            });
+        }
+        assert!(seen > 500 && lowered > seen / 2, "{lowered} of {seen} constraints were below the ceiling");
+    }
+
+    #[test]
+    fn direct_views_show_what_the_engine_says() {
+        let mut sim = cheetah(Physics::GymnasiumV4);
+        sim.advance(20);
+        assert_eq!(sim.engine_state(state::QPOS), sim.qpos());
+        assert_eq!(sim.engine_state(state::QVEL), sim.qvel());
+    }
+
+    #[test]
+    fn an_error_inside_the_engine_is_an_error_value() {
+        let sim = cheetah(Physics::GymnasiumV4);
+        let raised = api::guarded("test", || {
+            // SAFETY: a format string without directives.
+            unsafe { (sim.model.api.error)(c"stack overflow\n in test".as_ptr()) }
+        });
+        assert_eq!(raised.unwrap_err().to_string(), "test: MuJoCo reports: stack overflow in test");
     }
 }

@@ -16,7 +16,7 @@ impl Ant {
         Self { physics }
     }
 
-    /// Contact forces in the observation, without the world's own six in v5.
+    /// Contact forces in the observation; v5 leaves the world's own six out.
     fn shown_forces<'a>(&self, sim: &'a Sim) -> &'a [f64] {
         match self.physics {
             Physics::D4rlV2 => sim.cfrc_ext(),
@@ -47,7 +47,8 @@ impl Task for Ant {
     }
 
     fn needs_contact_forces(&self) -> bool {
-        self.physics != Physics::GymnasiumV4
+        // D4RL's are those of the middle of the step, which the engine computes on its own (see `mjcf`).
+        self.physics == Physics::GymnasiumV5
     }
 
     fn start(&mut self, qpos: &mut [f64], qvel: &mut [f64], rng: &mut Rng) {

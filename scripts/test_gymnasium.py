@@ -1,0 +1,14 @@
+"""Gymnasium equality under pytest; see check_gymnasium.py."""
+
+import pytest
+
+from check_gymnasium import BODIES, TOLERANCE, compare, replay_binary
+
+
+@pytest.mark.parametrize("version", ["v4", "v5"])
+@pytest.mark.parametrize("body", BODIES)
+def test_same_steps_as_gymnasium(body, version):
+    obs, reward, differing, ends = compare(replay_binary(), body, version)
+    assert obs <= TOLERANCE and reward <= TOLERANCE and differing == 0
+    # The comparison of terminations says nothing unless there are some.
+    assert ends > 0 or body == "halfcheetah"
