@@ -1,12 +1,13 @@
 //! Reading, writing and making datasets.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::Result;
 use offing::data::catalogue::Recipe;
 use offing::data::policy_set::PolicySet;
-use offing::data::{self, ReadOptions};
+use offing::data::{self, Dataset, ReadOptions};
 use offing_mujoco::made::{MakeOptions, make_set};
 
 use super::{Common, Recorder, cpu_seconds, seconds};
@@ -16,7 +17,7 @@ use crate::context::Context;
 pub(crate) struct Args {
     #[command(flatten)]
     common: Common,
-    /// A dataset file to read (default: one is made and written first).
+    /// Only read this dataset file (default: one is made, written and read).
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Rows to make.
@@ -33,39 +34,44 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let mut recorder = Recorder::new("data", rayon::current_num_threads());
     let dir = tempfile::tempdir()?;
+    for _ in 0..args.common.samples {
+        match &args.file {
+            Some(file) => {
+                read(file, &mut recorder)?;
+            }
+            None => {
+                let made = dir.path().join("made.hdf5");
+                make(context, args, &made, &mut recorder)?;
+                let dataset = read(&made, &mut recorder)?;
+                let before = cpu_seconds();
+                data::write_d4rl(&dataset, &made)?;
+                recorder.add("write, processor time", "s", cpu_seconds() - before);
+            }
+        }
+    }
+    recorder.finish(&args.common)
+}
+
+fn make(context: &Context, args: &Args, out: &Path, recorder: &mut Recorder) -> Result<()> {
     let recipe = Recipe::parse(&args.set)?;
     let engine = context.engine()?;
     engine.prepare(&recipe.task, &mut |line| context.say(line))?;
-    for sample in 0..args.common.samples {
-        let made = dir.path().join(format!("made-{sample}.hdf5"));
-        let options = MakeOptions {
-            rows: args.rows,
-            policies: args.policies.as_deref().map(PolicySet::open).transpose()?,
-            out: Some(made.clone()),
-            ..MakeOptions::default()
-        };
-        let name = format!("make {} ({} rows)", args.set, args.rows);
-        let wall =
-            seconds(
-                || Ok(make_set(engine, &context.catalogue, &recipe, &options, &mut |_| ()).map(|_| ())?),
-            )?;
-        recorder.add(&name, "rows/s", args.rows as f64 / wall);
+    let options = MakeOptions {
+        rows: args.rows,
+        policies: args.policies.as_deref().map(PolicySet::open).transpose()?,
+        out: Some(out.into()),
+        ..MakeOptions::default()
+    };
+    let wall =
+        seconds(|| Ok(make_set(engine, &context.catalogue, &recipe, &options, &mut |_| ()).map(|_| ())?))?;
+    recorder.add(&format!("make {} ({} rows)", args.set, args.rows), "rows/s", args.rows as f64 / wall);
+    Ok(())
+}
 
-        let file = args.file.as_ref().unwrap_or(&made);
-        let mut dataset = None;
-        let before = cpu_seconds();
-        let wall = seconds(|| {
-            dataset = Some(data::read(file, &ReadOptions::default())?);
-            Ok(())
-        })?;
-        recorder.add("read, processor time", "s", cpu_seconds() - before);
-        recorder.add("read, wall time", "s", wall);
-        if let Some(dataset) = dataset {
-            let before = cpu_seconds();
-            data::write_d4rl(&dataset, &dir.path().join("written.hdf5"))?;
-            recorder.add("write, processor time", "s", cpu_seconds() - before);
-        }
-        std::fs::remove_file(&made)?;
-    }
-    recorder.finish(&args.common)
+fn read(file: &Path, recorder: &mut Recorder) -> Result<Dataset> {
+    let (clock, before) = (Instant::now(), cpu_seconds());
+    let dataset = data::read(file, &ReadOptions::default())?;
+    recorder.add("read, processor time", "s", cpu_seconds() - before);
+    recorder.add("read, wall time", "s", clock.elapsed().as_secs_f64());
+    Ok(dataset)
 }
