@@ -2,6 +2,7 @@
 
 mod data;
 mod env;
+mod knn;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -22,12 +23,15 @@ pub(crate) enum Bench {
     Env(env::Args),
     /// Reading, writing and making datasets.
     Data(data::Args),
+    /// Exact neighbour search on imagined transitions.
+    Knn(knn::Args),
 }
 
 pub(crate) fn run(context: &Context, command: &Bench) -> Result<ExitCode> {
     match command {
         Bench::Env(args) => env::run(context, args),
         Bench::Data(args) => data::run(context, args),
+        Bench::Knn(args) => knn::run(context, args),
     }
 }
 

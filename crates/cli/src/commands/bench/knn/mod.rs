@@ -83,7 +83,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let Some(tree) = tree else { bail!("no index was built") };
     let label = format!("{} {}×{}", args.dataset, rows.nrows(), rows.ncols());
     recorder.add(&format!("{label} build"), "s", build);
-    recorder.add(&format!("{label} memory"), "× rows", tree.memory() as f64 / (rows.len() * 4) as f64);
+    recorder.add(&format!("{label} memory"), "× rows", tree.bytes() as f64 / (rows.len() * 4) as f64);
     for _ in 0..args.common.samples {
         for (distance, queries) in Distance::ALL.iter().zip(&queries) {
             for &k in &args.k {
@@ -156,6 +156,7 @@ fn prepare(context: &Context, args: &Args) -> Result<(Mat, [Mat; 3])> {
             }
         }
     }
-    let [a, b, c]: [Mat; 3] = queries.try_into().map_err(|_| anyhow::anyhow!("three distances give three sets"))?;
+    let [a, b, c]: [Mat; 3] =
+        queries.try_into().map_err(|_| anyhow::anyhow!("three distances give three sets"))?;
     Ok((rows, [a, b, c]))
 }

@@ -64,7 +64,10 @@ pub(crate) fn queries(
     seed: u64,
 ) -> Result<Mat> {
     let Some(sim) = &data.sim else {
-        bail!("{}: wanted infos/qpos and infos/qvel to start rollouts from, found none; use a made set", data.name);
+        bail!(
+            "{}: wanted infos/qpos and infos/qvel to start rollouts from, found none; use a made set",
+            data.name
+        );
     };
     let steps = &data.rows.next_obs - &data.rows.obs;
     let sd: Array1<f64> = steps.map_axis(Axis(0), |c| c.mapv(f64::from).std(0.0));
@@ -116,8 +119,13 @@ fn roll_out(
         }
         act.iter_mut().for_each(|a| *a = (f64::from(*a) + spread * rng.normal()).clamp(-1.0, 1.0) as f32);
         env.step(&act);
-        let next: Vec<f64> =
-            env.obs().iter().zip(sd).zip(&bias).map(|((o, sd), bias)| o + noise * sd * rng.normal() + bias).collect();
+        let next: Vec<f64> = env
+            .obs()
+            .iter()
+            .zip(sd)
+            .zip(&bias)
+            .map(|((o, sd), bias)| o + noise * sd * rng.normal() + bias)
+            .collect();
         flat.extend(obs32);
         flat.extend(&act);
         flat.extend(next.iter().map(|&o| o as f32));

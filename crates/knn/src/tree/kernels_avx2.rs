@@ -1,0 +1,89 @@
+//! The inner loops with AVX2: eight children or eight rows in one register.
+
+use super::kernels::Kernel;
+use super::layout::{FAN, Line};
+use std::arch::x86_64::*;
+
+/// Needs AVX2 at run time; the walk that uses it is compiled with that feature.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Avx2;
+
+impl Kernel for Avx2 {
+    #[inline(always)]
+    unsafe fn boxes<const L1: bool>(node: &[Line], query: &[[u16; 2]]) -> [i32; FAN] {
+        debug_assert!(node.len() >= 2 * query.len());
+        // SAFETY: the caller has checked for AVX2; every load stays inside `node` (two 32-byte aligned lines
+        // for each pair of the query) or `query`.
+        unsafe {
+            let mut acc = _mm256_setzero_si256();
+            for (p, q) in query.iter().enumerate() {
+                let q = _mm256_set1_epi32(pair(q));
+                let lo = _mm256_load_si256(node.as_ptr().add(2 * p).cast());
+                let hi = _mm256_load_si256(node.as_ptr().add(2 * p + 1).cast());
+                // Unsigned saturation leaves the distance to the box on the one side where it is positive.
+                let gap = _mm256_or_si256(_mm256_subs_epu16(lo, q), _mm256_subs_epu16(q, hi));
+                acc = _mm256_add_epi32(acc, pair_sum::<L1>(gap));
+            }
+            to_array(acc)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn rows<const L1: bool>(block: &[Line], query: &[[u16; 2]]) -> [i32; FAN] {
+        debug_assert!(block.len() >= query.len());
+        // SAFETY: as above, with one line for each pair of the query.
+        unsafe {
+            let mut acc = _mm256_setzero_si256();
+            for (p, q) in query.iter().enumerate() {
+                let q = _mm256_set1_epi32(pair(q));
+                let row = _mm256_load_si256(block.as_ptr().add(p).cast());
+                let gap = _mm256_sub_epi16(row, q);
+                let gap = if L1 { _mm256_abs_epi16(gap) } else { gap };
+                acc = _mm256_add_epi32(acc, pair_sum::<L1>(gap));
+            }
+            to_array(acc)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn at_most(values: &[i32; FAN], limit: i32) -> u32 {
+        // SAFETY: the caller has checked for AVX2; the load covers the whole array.
+        unsafe {
+            let v = _mm256_loadu_si256(values.as_ptr().cast());
+            let far = _mm256_cmpgt_epi32(v, _mm256_set1_epi32(limit));
+            !_mm256_movemask_ps(_mm256_castsi256_ps(far)) as u32 & 0xff
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(data: &[T]) {
+        let start = data.as_ptr().cast::<i8>();
+        for at in (0..std::mem::size_of_val(data)).step_by(64) {
+            // SAFETY: prefetching never faults, and the address lies inside the slice.
+            unsafe { _mm_prefetch(start.add(at), _MM_HINT_T0) };
+        }
+    }
+}
+
+#[inline(always)]
+fn pair(q: &[u16; 2]) -> i32 {
+    (u32::from(q[0]) | (u32::from(q[1]) << 16)) as i32
+}
+
+/// Sum over the two lanes of each pair of the gaps or their squares.
+///
+/// # Safety
+/// Needs AVX2.
+#[inline(always)]
+unsafe fn pair_sum<const L1: bool>(gap: __m256i) -> __m256i {
+    // SAFETY: the caller has checked for AVX2.
+    unsafe { if L1 { _mm256_madd_epi16(gap, _mm256_set1_epi16(1)) } else { _mm256_madd_epi16(gap, gap) } }
+}
+
+/// # Safety
+/// Needs AVX2.
+#[inline(always)]
+unsafe fn to_array(v: __m256i) -> [i32; FAN] {
+    // SAFETY: both are 32 bytes without invalid values.
+    unsafe { std::mem::transmute(v) }
+}

@@ -1,0 +1,48 @@
+//! The inner loops in plain Rust: for processors without AVX2, and the reference for those with it.
+
+use super::kernels::Kernel;
+use super::layout::{FAN, Line};
+
+/// Plain Rust, compiled for whatever the target has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Portable;
+
+impl Kernel for Portable {
+    #[inline(always)]
+    unsafe fn boxes<const L1: bool>(node: &[Line], query: &[[u16; 2]]) -> [i32; FAN] {
+        let mut acc = [0i32; FAN];
+        for (lines, q) in node.chunks_exact(2).zip(query) {
+            let (lo, hi) = (&lines[0].0, &lines[1].0);
+            for c in 0..FAN {
+                for lane in 0..2 {
+                    let (l, h) = (lo[2 * c + lane], hi[2 * c + lane]);
+                    let gap = i32::from(l.saturating_sub(q[lane]) | q[lane].saturating_sub(h));
+                    acc[c] += if L1 { gap } else { gap * gap };
+                }
+            }
+        }
+        acc
+    }
+
+    #[inline(always)]
+    unsafe fn rows<const L1: bool>(block: &[Line], query: &[[u16; 2]]) -> [i32; FAN] {
+        let mut acc = [0i32; FAN];
+        for (line, q) in block.iter().zip(query) {
+            for r in 0..FAN {
+                for lane in 0..2 {
+                    let gap = i32::from(line.0[2 * r + lane]) - i32::from(q[lane]);
+                    acc[r] += if L1 { gap.abs() } else { gap * gap };
+                }
+            }
+        }
+        acc
+    }
+
+    #[inline(always)]
+    unsafe fn at_most(values: &[i32; FAN], limit: i32) -> u32 {
+        (0..FAN).fold(0, |mask, i| mask | (u32::from(values[i] <= limit) << i))
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(_data: &[T]) {}
+}

@@ -1,0 +1,178 @@
+//! Batches: queries are prepared, sorted by the leaf they fall into so that neighbours share caches, walked by
+//! as many threads as there are, and put back in their order.
+
+use super::kernels::Kernel;
+use super::kernels_portable::Portable;
+use super::layout::FAN;
+use super::project::Image;
+use super::query::{Limit, Prepared};
+use super::walk::{Task, Walker};
+use super::{Parts, Tree};
+use crate::Metric;
+use crate::neighbors::Candidate;
+
+/// What a walk found.
+pub(crate) struct Outcome<'a> {
+    pub(crate) best: &'a [Candidate],
+    /// The walk ended early because the k-th neighbour is near enough.
+    pub(crate) stopped: bool,
+    parts: &'a Parts,
+    limits: [Limit; 2],
+    left_out: [i32; 2],
+}
+
+impl Outcome<'_> {
+    /// A distance that no row left out, and so no better answer at this rank, can be below.
+    pub(crate) fn lower(&self, key: f64) -> f32 {
+        let metric = self.parts.metric;
+        let step = self.parts.grid.step;
+        let mut lower = key;
+        for (limit, &out) in self.limits.iter().zip(&self.left_out) {
+            if out == i32::MAX {
+                continue;
+            }
+            let bound = if metric == Metric::Manhattan {
+                (f64::from(out) - limit.error).max(0.0) * step + limit.outside
+            } else {
+                ((f64::from(out).sqrt() - limit.error).max(0.0) * step).powi(2) + limit.outside
+            };
+            lower = lower.min(bound * (1.0 - 1e-6));
+        }
+        metric.distance(lower)
+    }
+}
+
+impl Tree {
+    /// Walks every query and collects what `take` writes for each, in the order of the queries. Every query
+    /// must yield the same number of items.
+    pub(crate) fn walk_all<T: Copy + Send + Sync>(
+        &self,
+        queries: &[f32],
+        k: usize,
+        task: &Task,
+        take: impl Fn(Outcome, &mut Vec<T>) + Sync,
+    ) -> Vec<T> {
+        let dim = self.parts.layout.dim;
+        let count = queries.len() / dim;
+        let query = |i: usize| &queries[i * dim..(i + 1) * dim];
+        let piece = self.piece(count);
+        let mut keyed: Vec<(u32, u32, Prepared)> = self
+            .pool
+            .pieces(count, piece, |range| {
+                let mut image = Image::default();
+                range.map(|i| self.prepare(query(i), i as u32, &mut image)).collect::<Vec<_>>()
+            })
+            .into_iter()
+            .flatten()
+            .collect();
+        if count > 2 {
+            keyed.sort_unstable_by_key(|q| (q.0, q.1));
+        }
+        let lists = self.pool.pieces(count, piece, |range| {
+            let mut walker = Walker::new(&self.parts, k);
+            let mut out = Vec::new();
+            for (_, i, prepared) in &keyed[range] {
+                self.walk(&mut walker, query(*i as usize), prepared, task);
+                take(self.outcome(&walker, prepared), &mut out);
+            }
+            out
+        });
+        let lists = lists.concat();
+        let Some(&first) = lists.first() else { return lists };
+        let each = lists.len() / count;
+        let mut out = vec![first; lists.len()];
+        for (list, (_, i, _)) in lists.chunks_exact(each).zip(&keyed) {
+            out[*i as usize * each..(*i as usize + 1) * each].copy_from_slice(list);
+        }
+        out
+    }
+
+    pub(crate) fn outcome<'a>(&'a self, walker: &'a Walker, q: &Prepared) -> Outcome<'a> {
+        Outcome {
+            best: walker.best.list(),
+            stopped: walker.stopped,
+            parts: &self.parts,
+            limits: q.limits,
+            left_out: walker.left_out,
+        }
+    }
+
+    /// Queries one task takes: enough tasks to balance, enough queries to share caches.
+    fn piece(&self, count: usize) -> usize {
+        count.div_ceil(8 * self.pool.width()).clamp(4, 512)
+    }
+
+    /// A query made ready, with its number and the leaf it falls into.
+    pub(crate) fn prepare(&self, query: &[f32], number: u32, image: &mut Image) -> (u32, u32, Prepared) {
+        #[cfg(target_arch = "x86_64")]
+        if self.avx2 {
+            // SAFETY: `avx2` is set only when the processor has it.
+            return unsafe { prepare_avx2(&self.parts, query, number, image) };
+        }
+        // SAFETY: the portable loops run anywhere.
+        unsafe { prepare::<Portable>(&self.parts, query, number, image) }
+    }
+
+    /// Walks one query; the answer is left in the walker.
+    pub(crate) fn walk(&self, walker: &mut Walker, query: &[f32], q: &Prepared, task: &Task) {
+        let l1 = self.parts.metric == Metric::Manhattan;
+        // SAFETY: `avx2` is set only when the processor has it; the portable loops run anywhere.
+        unsafe {
+            match (self.avx2, l1) {
+                #[cfg(target_arch = "x86_64")]
+                (true, false) => walk_avx2::<false>(walker, query, q, task),
+                #[cfg(target_arch = "x86_64")]
+                (true, true) => walk_avx2::<true>(walker, query, q, task),
+                (_, false) => walker.run::<Portable, false>(query, q, task),
+                (_, true) => walker.run::<Portable, true>(query, q, task),
+            }
+        }
+    }
+}
+
+/// # Safety
+/// Needs AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+unsafe fn walk_avx2<const L1: bool>(walker: &mut Walker, query: &[f32], q: &Prepared, task: &Task) {
+    // SAFETY: the caller has checked for AVX2.
+    unsafe { walker.run::<super::kernels_avx2::Avx2, L1>(query, q, task) }
+}
+
+/// # Safety
+/// Needs AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+unsafe fn prepare_avx2(parts: &Parts, query: &[f32], number: u32, image: &mut Image) -> (u32, u32, Prepared) {
+    // SAFETY: the caller has checked for AVX2.
+    unsafe { prepare::<super::kernels_avx2::Avx2>(parts, query, number, image) }
+}
+
+/// # Safety
+/// The processor must have what `K` needs.
+#[inline(always)]
+unsafe fn prepare<K: Kernel>(
+    parts: &Parts,
+    query: &[f32],
+    number: u32,
+    image: &mut Image,
+) -> (u32, u32, Prepared) {
+    let q = Prepared::new(parts, query, image);
+    let layout = &parts.layout;
+    let mut index = 0;
+    for level in (0..layout.levels.len()).rev() {
+        let at = layout.node_line(level, index);
+        let lines = &parts.nodes[at..at + 2 * layout.node_pairs];
+        // SAFETY: the caller vouches for the processor; a node has two lines for each of its pairs.
+        let distances = unsafe {
+            if parts.metric == Metric::Manhattan {
+                K::boxes::<true>(lines, &q.node[..layout.node_pairs])
+            } else {
+                K::boxes::<false>(lines, &q.node[..layout.node_pairs])
+            }
+        };
+        let exist = (layout.count_below(level) - index * FAN).min(FAN);
+        index = index * FAN + (0..exist).min_by_key(|&c| distances[c]).unwrap_or(0);
+    }
+    (index as u32, number, q)
+}

@@ -1,0 +1,58 @@
+//! Arrays that are either owned or a window of a memory-mapped file; readers cannot tell.
+
+use memmap2::Mmap;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Plain old data: any bytes are a valid value and there is no padding.
+///
+/// # Safety
+/// Implementors must have both properties.
+pub(crate) unsafe trait Plain: Copy + Send + Sync + 'static {}
+
+// SAFETY: numbers, and an array of numbers whose size (32) is a multiple of its alignment.
+unsafe impl Plain for f32 {}
+// SAFETY: as above.
+unsafe impl Plain for f64 {}
+// SAFETY: as above.
+unsafe impl Plain for u32 {}
+// SAFETY: as above.
+unsafe impl Plain for super::layout::Line {}
+
+/// A read-only array.
+#[derive(Debug)]
+pub(crate) enum Store<T> {
+    Owned(Vec<T>),
+    Mapped { map: Arc<Mmap>, start: usize, len: usize },
+}
+
+impl<T: Plain> Store<T> {
+    /// The `len` values that start at byte `start` of the file, if they lie inside it and are aligned.
+    pub(crate) fn mapped(map: &Arc<Mmap>, start: usize, len: usize) -> Option<Store<T>> {
+        let end = len.checked_mul(size_of::<T>())?.checked_add(start)?;
+        let aligned = (map.as_ptr() as usize).checked_add(start)?.is_multiple_of(align_of::<T>());
+        (end <= map.len() && aligned).then(|| Store::Mapped { map: Arc::clone(map), start, len })
+    }
+}
+
+impl<T: Plain> Deref for Store<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        match self {
+            Store::Owned(v) => v,
+            // SAFETY: `mapped` checked bounds and alignment, the type takes any bytes, and the map lives as
+            // long as `self`. Nobody may change a file in use: index files are replaced, never rewritten.
+            Store::Mapped { map, start, len } => unsafe {
+                std::slice::from_raw_parts(map.as_ptr().add(*start).cast(), *len)
+            },
+        }
+    }
+}
+
+/// The bytes of an array, for writing.
+pub(crate) fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
+    // SAFETY: plain data has no padding, so every byte is initialised.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
