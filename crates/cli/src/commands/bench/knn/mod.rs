@@ -63,7 +63,7 @@ fn metric(name: &str) -> std::result::Result<Metric, String> {
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
-    let (rows, queries) = prepare(context, args)?;
+    let (set, rows, queries) = prepare(context, args)?;
     if let Some(dir) = &args.export {
         std::fs::create_dir_all(dir)?;
         npy::write(&dir.join("rows.npy"), &rows)?;
@@ -81,7 +81,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         Ok(())
     })?;
     let Some(tree) = tree else { bail!("no index was built") };
-    let label = format!("{} {}×{}", args.dataset, rows.nrows(), rows.ncols());
+    let label = format!("{set} {}×{}", rows.nrows(), rows.ncols());
     recorder.add(&format!("{label} build"), "s", build);
     recorder.add(&format!("{label} memory"), "× rows", tree.bytes() as f64 / (rows.len() * 4) as f64);
     for _ in 0..args.common.samples {
@@ -120,8 +120,8 @@ fn more(tree: &Tree, mild: &Mat, label: &str, recorder: &mut Recorder) -> Result
     Ok(())
 }
 
-/// The rows to index and the queries of the three distances.
-fn prepare(context: &Context, args: &Args) -> Result<(Mat, [Mat; 3])> {
+/// The set's name, the rows to index and the queries of the three distances.
+fn prepare(context: &Context, args: &Args) -> Result<(String, Mat, [Mat; 3])> {
     let (data, _) = load(context, &args.dataset, ReadOptions::default())?;
     let set = data.meta.get("set").unwrap_or(&args.dataset);
     let recipe = Recipe::parse(set)?;
@@ -158,5 +158,5 @@ fn prepare(context: &Context, args: &Args) -> Result<(Mat, [Mat; 3])> {
     }
     let [a, b, c]: [Mat; 3] =
         queries.try_into().map_err(|_| anyhow::anyhow!("three distances give three sets"))?;
-    Ok((rows, [a, b, c]))
+    Ok((recipe.name, rows, [a, b, c]))
 }
