@@ -272,5 +272,11 @@ mod tests {
             unsafe { (sim.model.api.error)(c"stack overflow\n in test".as_ptr()) }
         });
         assert_eq!(raised.unwrap_err().to_string(), "test: MuJoCo reports: stack overflow in test");
+        let unguarded = std::panic::catch_unwind(|| {
+            // SAFETY: as above.
+            unsafe { (sim.model.api.error)(c"not in a guard".as_ptr()) }
+        });
+        let message = unguarded.unwrap_err().downcast::<String>().unwrap();
+        assert_eq!(*message, "MuJoCo reports: not in a guard");
     }
 }
