@@ -6,7 +6,7 @@ use offing::{Error, Result};
 
 use crate::api::{MjData, OnData, guarded};
 use crate::engine::Model;
-use crate::layout::data as at;
+use crate::layout::{LOST, data as at};
 
 /// `mjMINIMP`.
 const MIN_IMPEDANCE: f64 = 1e-4;
@@ -167,6 +167,16 @@ impl Sim {
             };
             (array(at::EFC_KBIP, 4 * rows), array(at::EFC_R, rows), array(at::EFC_D, rows))
         }
+    }
+
+    /// How often the engine found a position, velocity or acceleration too large to go on with, and started over from
+    /// its initial state, since the last [`Sim::set_state`] or [`Sim::reset`].
+    pub(crate) fn losses(&self) -> i32 {
+        let count = |kind: usize| {
+            // SAFETY: pairs of ints inside the struct itself; the second counts.
+            unsafe { self.raw.byte_add(at::WARNING + 8 * kind + 4).cast::<i32>().read() }
+        };
+        LOST.map(count).sum()
     }
 
     /// Fills [`Sim::cfrc_ext`].
