@@ -135,8 +135,9 @@ fn install_handlers(library: &Library, path: &Path) -> Result<()> {
 }
 
 thread_local! {
-    /// Set while [`guarded`] runs, so that an expected error does not print a panic message.
-    static MESSAGE: Cell<Option<String>> = const { Cell::new(None) };
+    /// Whether [`guarded`] runs on this thread, and what the engine raised meanwhile.
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+    static RAISED: Cell<Option<String>> = const { Cell::new(None) };
 }
 
 /// What the engine warned of (an unstable simulation) shows in the state; gymnasium is silent about it too.
@@ -146,17 +147,24 @@ unsafe extern "C-unwind" fn ignore(_message: *const c_char) {}
 /// own handler would end the process.
 unsafe extern "C-unwind" fn raise(message: *const c_char) {
     // SAFETY: MuJoCo passes a NUL-terminated string that lives for the call.
-    let text = unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned();
-    MESSAGE.set(Some(text));
-    // `resume_unwind` rather than `panic!`: the message reaches the user as an error value, once.
-    std::panic::resume_unwind(Box::new("MuJoCo error"))
+    let text = one_line(&unsafe { CStr::from_ptr(message) }.to_string_lossy());
+    if !GUARDED.get() {
+        // Only a bug or a lack of memory leads here: stepping a compiled model raises no errors.
+        panic!("MuJoCo reports: {text}");
+    }
+    RAISED.set(Some(text));
+    // Without the panic hook: the message reaches the user once, as an error value.
+    std::panic::resume_unwind(Box::new("raised by MuJoCo"))
 }
 
 /// Runs calls into MuJoCo and turns an error it raises into an error value.
 pub(crate) fn guarded<T>(what: &str, call: impl FnOnce() -> T) -> Result<T> {
-    MESSAGE.set(None);
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).map_err(|panic| match MESSAGE.take() {
-        Some(text) => Error::Invalid(format!("{what}: MuJoCo reports: {}", one_line(&text))),
+    RAISED.set(None);
+    GUARDED.set(true);
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+    GUARDED.set(false);
+    result.map_err(|panic| match RAISED.take() {
+        Some(text) => Error::Invalid(format!("{what}: MuJoCo reports: {text}")),
         None => std::panic::resume_unwind(panic),
     })
 }

@@ -4,48 +4,66 @@ use std::time::Instant;
 
 use offing::{Result, Rng};
 
-use crate::task::build;
+use crate::task::{Bare, build};
 use crate::{Engine, Physics};
 
 /// Steps a second on one thread, one entry a round.
 #[derive(Clone, Debug, Default)]
 pub struct Rates {
-    /// [`Env::step`]: observation, reward and end of episode included.
+    /// [`Env::step`](offing::env::Env::step): observation, reward and end of episode included.
     pub env: Vec<f64>,
     /// The engine's steps of the same trajectories and nothing else.
     pub bare: Vec<f64>,
 }
 
-/// Steps `task` under uniform random actions, `steps` times a round, and then the same trajectories with the engine
-/// alone. Rounds of the two alternate, so that a busy machine disturbs both alike.
+/// Steps `task` under uniform random actions, `steps` times a round, and the same trajectories with the engine alone.
+/// The two alternate, and swap places every other round, so that what disturbs the machine disturbs both alike.
 pub fn rates(engine: &Engine, task: &str, physics: Physics, rounds: usize, steps: usize) -> Result<Rates> {
     let mut env = build(engine, task, physics)?;
     let act_dim = env.spec().act_dim;
     let mut rng = Rng::stream(0, "bench", 0);
     let acts: Vec<f32> = (0..steps * act_dim).map(|_| rng.range(-1.0, 1.0) as f32).collect();
+    let acts: Vec<&[f32]> = acts.chunks_exact(act_dim).collect();
+    // Not timed: it brings caches and clock up to speed and tells where episodes end.
+    let mut ends = vec![false; steps];
+    drive(&mut *env, &acts, |env, act, i| {
+        let moment = env.step(act);
+        ends[i] = moment.terminated || moment.truncated;
+        ends[i]
+    });
     let mut rates = Rates::default();
-    for round in 0..rounds as u64 {
-        let mut resets = vec![false; steps];
-        env.reset(round);
-        let clock = Instant::now();
-        for (i, act) in acts.chunks_exact(act_dim).enumerate() {
-            let moment = env.step(act);
-            if moment.terminated || moment.truncated {
-                resets[i] = true;
-                env.reset(round + i as u64);
+    for round in 0..rounds {
+        for turn in 0..2 {
+            if (round + turn) % 2 == 0 {
+                let stepped = |env: &mut dyn Bare, act: &[f32], _| {
+                    let moment = env.step(act);
+                    moment.terminated || moment.truncated
+                };
+                rates.env.push(drive(&mut *env, &acts, stepped));
+            } else {
+                let stepped = |env: &mut dyn Bare, act: &[f32], i: usize| {
+                    env.bare_step(act);
+                    ends[i]
+                };
+                rates.bare.push(drive(&mut *env, &acts, stepped));
             }
         }
-        rates.env.push(steps as f64 / clock.elapsed().as_secs_f64());
-
-        env.reset(round);
-        let clock = Instant::now();
-        for (i, act) in acts.chunks_exact(act_dim).enumerate() {
-            env.bare_step(act);
-            if resets[i] {
-                env.reset(round + i as u64);
-            }
-        }
-        rates.bare.push(steps as f64 / clock.elapsed().as_secs_f64());
     }
     Ok(rates)
+}
+
+/// Steps through `acts` from the same start, starting over where `step` says so; returns steps a second.
+fn drive(
+    env: &mut dyn Bare,
+    acts: &[&[f32]],
+    mut step: impl FnMut(&mut dyn Bare, &[f32], usize) -> bool,
+) -> f64 {
+    env.reset(0);
+    let clock = Instant::now();
+    for (i, act) in acts.iter().enumerate() {
+        if step(env, act, i) {
+            env.reset(1 + i as u64);
+        }
+    }
+    acts.len() as f64 / clock.elapsed().as_secs_f64()
 }

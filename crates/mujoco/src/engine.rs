@@ -249,5 +249,10 @@ fn check_layout(api: &Arc<Api>, library: &Path) -> Result<()> {
     // touches the cart.
     sim.contact_forces();
     let (others, up) = sim.cfrc_ext().split_at(23);
-    check("mjData.cfrc_ext", (up[0] - 625.0).abs() < 1e-6 && others.iter().all(|f| *f == 0.0))
+    check("mjData.cfrc_ext", (up[0] - 625.0).abs() < 1e-6 && others.iter().all(|f| *f == 0.0))?;
+    // A velocity beyond the engine's limit makes it start over, and say so.
+    let calm = sim.losses();
+    sim.set_state(&qpos, &[1e12; 5]);
+    sim.advance(1);
+    check("mjData.warning", (calm, sim.losses()) == (0, 1))
 }

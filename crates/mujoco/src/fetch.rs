@@ -162,8 +162,11 @@ fn download(wheel: &Wheel, into: &Path) -> Result<PathBuf> {
             Ok(output) if output.status.success() => return the_wheel(wheel, into),
             Ok(output) => {
                 let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-                let lines: Vec<&str> = stderr.lines().filter(|line| !line.trim().is_empty()).collect();
-                said = lines.last().map_or_else(|| output.status.to_string(), one_line);
+                let last = stderr.lines().rfind(|line| !line.trim().is_empty());
+                said = last.map_or_else(|| output.status.to_string(), one_line);
+                if stderr.contains("Retrying") {
+                    said = format!("pip cannot reach its package index ({said})");
+                }
                 // A Python without pip says so; one with pip has given its verdict.
                 if !stderr.contains("No module named pip") {
                     break;

@@ -25,6 +25,8 @@ pub(crate) mod model {
 /// Fields of `mjData`: pointers to arrays of f64 that stay where they are for the life of the `mjData`, unless said
 /// otherwise.
 pub(crate) mod data {
+    /// `mjWarningStat`: two `int`s a kind of warning, the second counts; cleared by `mj_resetData`.
+    pub(crate) const WARNING: usize = 160_264;
     pub(crate) const QPOS: usize = 160_688;
     pub(crate) const QVEL: usize = 160_696;
     pub(crate) const CTRL: usize = 160_736;
@@ -42,6 +44,9 @@ pub(crate) mod data {
     /// External forces on bodies, 6 a body, filled by `mj_rnePostConstraint`.
     pub(crate) const CFRC_EXT: usize = 161_464;
 }
+
+/// `mjtWarning`: the kinds after which the engine starts over from its initial state.
+pub(crate) const LOST: std::ops::RangeInclusive<usize> = 3..=5;
 
 /// `mjtState` bits.
 pub(crate) mod state {

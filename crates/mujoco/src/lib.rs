@@ -16,7 +16,7 @@
 //! # Ok::<(), offing::Error>(())
 //! ```
 //!
-//! Reading order: [`Engine`] · the tasks ([`make`]) · [`Maze`] · [`VecEnv`] · [`bench`].
+//! Reading order: [`Engine`] · the tasks ([`make`]) · [`Maze`] · [`VecEnv`] · [`mod@bench`].
 
 mod api;
 pub mod bench;

@@ -6,7 +6,7 @@ use offing::{Error, Result};
 
 use crate::api::{MjData, OnData, guarded};
 use crate::engine::Model;
-use crate::layout::data as at;
+use crate::layout::{LOST, data as at};
 
 /// `mjMINIMP`.
 const MIN_IMPEDANCE: f64 = 1e-4;
@@ -169,6 +169,16 @@ impl Sim {
         }
     }
 
+    /// How often the engine found a position, velocity or acceleration too large to go on with, and started over from
+    /// its initial state, since the last [`Sim::set_state`] or [`Sim::reset`].
+    pub(crate) fn losses(&self) -> i32 {
+        let count = |kind: usize| {
+            // SAFETY: pairs of ints inside the struct itself; the second counts.
+            unsafe { self.raw.byte_add(at::WARNING + 8 * kind + 4).cast::<i32>().read() }
+        };
+        LOST.map(count).sum()
+    }
+
     /// Fills [`Sim::cfrc_ext`].
     pub(crate) fn contact_forces(&mut self) {
         // SAFETY: live model and data.
@@ -272,5 +282,11 @@ mod tests {
             unsafe { (sim.model.api.error)(c"stack overflow\n in test".as_ptr()) }
         });
         assert_eq!(raised.unwrap_err().to_string(), "test: MuJoCo reports: stack overflow in test");
+        let unguarded = std::panic::catch_unwind(|| {
+            // SAFETY: as above.
+            unsafe { (sim.model.api.error)(c"not in a guard".as_ptr()) }
+        });
+        let message = unguarded.unwrap_err().downcast::<String>().unwrap();
+        assert_eq!(*message, "MuJoCo reports: not in a guard");
     }
 }

@@ -156,6 +156,22 @@ fn wrong_states_and_observations_are_refused() {
 }
 
 #[test]
+fn a_state_the_engine_cannot_compute_with_is_told() {
+    for task in ["halfcheetah", "hopper", "antmaze-umaze"] {
+        let mut env = env(task, Physics::default());
+        env.step(&vec![0.5; env.spec().act_dim]);
+        assert!(!env.unstable(), "{task}");
+        let mut state = env.state();
+        state.qvel[0] = 1e11;
+        env.set_state(&state).unwrap();
+        env.step(&vec![0.5; env.spec().act_dim]);
+        assert!(env.unstable(), "{task}");
+        env.reset(0);
+        assert!(!env.unstable(), "{task}: a reset forgets");
+    }
+}
+
+#[test]
 fn the_horizon_cuts_an_episode_off_without_ending_it() {
     let mut cheetah = env("halfcheetah", Physics::default());
     cheetah.reset(0);

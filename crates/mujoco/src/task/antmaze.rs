@@ -104,6 +104,9 @@ impl Env for AntMaze {
     fn resume_from(&mut self, obs: &[f64]) -> Result<Resumed> {
         self.runner.resume_from(obs)
     }
+    fn unstable(&self) -> bool {
+        self.runner.unstable()
+    }
 }
 
 impl Bare for AntMaze {

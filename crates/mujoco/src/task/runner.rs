@@ -189,6 +189,10 @@ impl<T: Task> Env for Runner<T> {
         self.enter(&qpos, &obs[velocities]);
         Ok(Resumed { clipped })
     }
+
+    fn unstable(&self) -> bool {
+        self.sim.losses() > 0
+    }
 }
 
 fn finite<'a>(task: &str, what: &str, mut values: impl Iterator<Item = &'a f64>) -> Result<()> {

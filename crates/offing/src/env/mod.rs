@@ -70,6 +70,12 @@ pub trait Env: Send {
     fn set_state(&mut self, state: &SimState) -> Result<()>;
     /// Puts the engine into the state behind an observation, as far as the observation tells it.
     fn resume_from(&mut self, obs: &[f64]) -> Result<Resumed>;
+    /// Whether the engine lost a state to numbers too large to compute with since the last reset, resume or
+    /// [`Env::set_state`]. MuJoCo then goes on from its initial state without a word, so what was observed since says
+    /// nothing about the state asked for.
+    fn unstable(&self) -> bool {
+        false
+    }
 }
 
 /// Simulators shared by worker threads: a worker borrows an idle one, or a new one is built.
