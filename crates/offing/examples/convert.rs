@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use offing::data::{ReadOptions, read, write_d4rl};
+use offing::data::{Format, ReadOptions, read, write};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -35,7 +35,7 @@ fn run(arguments: &[String]) -> offing::Result<()> {
         serde_json::to_string(&data.reading).expect("plain strings and numbers"),
     );
     match rest.first() {
-        Some(to) => write_d4rl(&data, Path::new(to)),
+        Some(to) => write(&data, Path::new(to), Format::of_target(Path::new(to))?),
         None => Ok(()),
     }
 }

@@ -2,41 +2,87 @@
 
 mod made;
 
+use std::path::{Path, PathBuf};
+
 use made::{made, with_options};
-use offing::data::{ReadOptions, TerminalNext, read, write_d4rl};
+use offing::data::{ColumnMap, Dataset, Format, ReadOptions, TerminalNext, read, write, write_d4rl};
+
+const ALL: [Format; 5] = [Format::D4rl, Format::Minari, Format::Parquet, Format::Csv, Format::Npz];
+
+fn target(dir: &Path, stem: &str, format: Format) -> PathBuf {
+    match format {
+        Format::D4rl => dir.join(format!("{stem}.hdf5")),
+        Format::Minari => dir.join(stem),
+        other => dir.join(format!("{stem}.{}", other.name())),
+    }
+}
+
+fn check_same(back: &Dataset, data: &Dataset) {
+    assert_eq!(back.rows, data.rows);
+    assert_eq!(back.timeout, data.timeout);
+    assert_eq!(back.episodes, data.episodes);
+    assert_eq!(back.sim, data.sim);
+    assert!(back.reading.dropped.is_empty(), "{:?}", back.reading);
+}
 
 #[test]
-fn d4rl_gives_back_what_it_was_given() {
+fn every_format_gives_back_what_it_was_given() {
     let dir = tempfile::tempdir().unwrap();
-    for goal in [false, true] {
-        let data = made(300, 7, goal);
-        let path = dir.path().join("made.hdf5");
-        write_d4rl(&data, &path).unwrap();
-        let back = read(&path, &ReadOptions::default()).unwrap();
-        assert_eq!(back.rows, data.rows);
-        assert_eq!(back.timeout, data.timeout);
-        assert_eq!(back.episodes, data.episodes);
-        assert_eq!(back.sim, data.sim);
-        assert_eq!(back.meta, data.meta);
-        assert_eq!(back.name, "made");
-        assert_eq!((back.reading.rows_in_file, back.reading.rows_kept), (300, 300));
-        assert!(back.reading.dropped.is_empty(), "{:?}", back.reading);
+    for (goal, rows) in [(false, 300), (true, 300), (true, 1)] {
+        let data = made(rows, 7, goal);
+        for format in ALL {
+            let path = target(dir.path(), &format!("made-{goal}-{rows}"), format);
+            assert_eq!(Format::of_target(&path).unwrap(), format);
+            write(&data, &path, format).unwrap();
+            let back = read(&path, &ReadOptions::default()).unwrap();
+            check_same(&back, &data);
+            assert_eq!(back.format, format);
+            assert_eq!((back.reading.rows_in_file, back.reading.rows_kept), (rows, rows));
+            if matches!(format, Format::D4rl | Format::Parquet) {
+                assert_eq!(back.meta, data.meta, "{format:?}");
+            }
+        }
     }
 }
 
 #[test]
-fn d4rl_bytes_depend_on_the_data_alone() {
+fn d4rl_minari_and_parquet_in_turn_lose_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = made(400, 5, true);
+    let mut now = data.clone();
+    for (turn, format) in [Format::Minari, Format::Parquet, Format::D4rl, Format::Parquet, Format::Minari]
+        .into_iter()
+        .enumerate()
+    {
+        let path = target(dir.path(), &format!("turn{turn}"), format);
+        write(&now, &path, format).unwrap();
+        now = read(&path, &ReadOptions::default()).unwrap();
+        check_same(&now, &data);
+        for (key, value) in &data.meta {
+            assert_eq!(now.meta.get(key), Some(value), "{format:?}");
+        }
+    }
+}
+
+#[test]
+fn bytes_depend_on_the_data_alone() {
     let dir = tempfile::tempdir().unwrap();
     let data = made(5000, 40, false);
-    let write = |name: &str, threads: usize| {
-        let path = dir.path().join(name);
+    let write_all = |stem: &str, threads: usize| -> Vec<Vec<u8>> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| write_d4rl(&data, &path)).unwrap();
-        std::fs::read(path).unwrap()
+        let one = |format| {
+            let path = target(dir.path(), stem, format);
+            pool.install(|| write(&data, &path, format)).unwrap();
+            let file = if format == Format::Minari { path.join("data/main_data.hdf5") } else { path };
+            std::fs::read(file).unwrap()
+        };
+        ALL.map(one).into()
     };
-    let first = write("a.hdf5", 1);
-    std::thread::sleep(std::time::Duration::from_millis(1100)); // a time stamp would show
-    assert!(first == write("b.hdf5", 3), "written twice, the files differ");
+    let first = write_all("a", 1);
+    std::thread::sleep(std::time::Duration::from_millis(2100)); // a time stamp would show, even zip's of two seconds
+    for (format, (a, b)) in ALL.iter().zip(first.iter().zip(write_all("b", 3))) {
+        assert!(*a == b, "{format:?}: written twice, the files differ");
+    }
 }
 
 #[test]
@@ -68,4 +114,35 @@ fn options_do_not_matter_when_next_observations_are_there() {
         let back = with_options(&path, |o| o.terminal_next = choice).unwrap();
         assert_eq!(back.rows, data.rows, "{choice:?}");
     }
+}
+
+#[test]
+fn a_table_with_other_names_needs_a_column_map() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.csv");
+    let mut text = String::from("time,pos,vel,torque,score,crash\n");
+    for i in 0..10 {
+        let crash = if i == 4 { "true" } else { "false" };
+        text.push_str(&format!("{i},{}.5,{},0.25,{i},{crash}\n", i, 2 * i));
+    }
+    std::fs::write(&path, text).unwrap();
+    let error = read(&path, &ReadOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("`obs_0`") && error.contains("column map"), "{error}");
+    let map: ColumnMap = serde_json::from_str(
+        r#"{"obs": ["pos", "vel"], "act": ["torque"], "rew": "score", "done": "crash", "step": "time"}"#,
+    )
+    .unwrap();
+    let data = with_options(&path, |o| {
+        o.columns = Some(map);
+        o.terminal_next = TerminalNext::Drop;
+    })
+    .unwrap();
+    // Row 4 is terminal without a next observation, row 9 is the last: both are dropped and counted.
+    assert_eq!(data.rows.len(), 8);
+    assert_eq!(data.reading.dropped.iter().map(|d| d.1).sum::<usize>(), 2);
+    assert_eq!(data.rows.next_obs.row(0).to_vec(), [1.5, 2.0]);
+    assert_eq!(data.episodes, [0..4, 4..8]);
+    let wrong = ColumnMap { obs: vec!["height".into()], act: vec!["torque".into()], ..ColumnMap::default() };
+    let error = with_options(&path, |o| o.columns = Some(wrong)).unwrap_err().to_string();
+    assert!(error.contains("`height`"), "{error}");
 }

@@ -3,6 +3,7 @@
 //! A thin layer over the pure-Rust `rust-hdf5`: it turns every stored number type into the few offing works with and
 //! every failure into one line that names file and key.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use ndarray::{Array1, Array2};
@@ -23,6 +24,7 @@ pub(super) struct Hdf5 {
     path: PathBuf,
     bytes: u64,
     names: Vec<String>,
+    known: HashSet<String>,
 }
 
 /// How the elements of a dataset are stored.
@@ -41,7 +43,8 @@ impl Hdf5 {
         let bytes = std::fs::metadata(path).map_err(|e| Error::io(path, "read", e))?.len();
         let file = H5File::options().no_locking().open(path).map_err(|e| damaged(path, &e))?;
         let names = file.dataset_names();
-        Ok(Self { file, path: path.to_path_buf(), bytes, names })
+        let known = names.iter().cloned().collect();
+        Ok(Self { file, path: path.to_path_buf(), bytes, names, known })
     }
 
     /// Paths of all datasets in the file, in the file's order.
@@ -51,7 +54,7 @@ impl Hdf5 {
 
     /// Whether there is a dataset at `key`.
     pub(super) fn has(&self, key: &str) -> bool {
-        self.names.iter().any(|n| n == key)
+        self.known.contains(key)
     }
 
     /// Shape of the dataset at `key`.
@@ -63,6 +66,19 @@ impl Hdf5 {
     pub(super) fn matrix(&self, key: &str) -> Result<Mat> {
         let (set, shape) = self.table(key)?;
         self.shaped(key, shape, self.values_f32(key, &set)?)
+    }
+
+    /// A matrix of f32 from an array of any rank, flattened row by row.
+    pub(super) fn flat_matrix(&self, key: &str) -> Result<Mat> {
+        let set = self.dataset(key)?;
+        let shape = set.shape();
+        let Some((&rows, rest)) = shape.split_first() else {
+            return Err(self.wrong_shape(key, "(rows, …)", &shape));
+        };
+        let values = self.values_f32(key, &set)?;
+        let width = rest.iter().try_fold(1usize, |w, &d| w.checked_mul(d)).filter(|&w| w > 0);
+        let width = width.ok_or_else(|| self.wrong_shape(key, "(rows, width)", &shape))?;
+        self.shaped(key, (rows, width), values)
     }
 
     /// A matrix of f64: (N, d), or (N,) as one column.

@@ -4,22 +4,63 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use super::d4rl;
 use super::dataset::Dataset;
 use super::hdf5::Hdf5;
 use super::options::ReadOptions;
+use super::{csv, d4rl, minari, npz, parquet};
 use crate::error::{Error, Result};
 
 const HDF5_SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
+const PARQUET_SIGNATURE: &[u8] = b"PAR1";
+const ZIP_SIGNATURES: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
 
-/// Reads the dataset at `path`.
+/// Reads the dataset at `path`: a D4RL HDF5 file, a Minari dataset (its directory, its `data` directory or its
+/// `main_data.hdf5`), a Parquet or CSV table, or an `.npz` archive. What a file is, its content decides; only CSV,
+/// which has no signature, needs its ending (`.csv`, `.tsv`).
+///
+/// [`Dataset::reading`] tells how next observations were obtained and what was left out. Damaged, foreign and
+/// incomplete files are errors that name file, key, what was wanted and what was found.
+///
+/// ```no_run
+/// let data = offing::data::read("hopper_medium-v2.hdf5".as_ref(), &Default::default())?;
+/// println!("{} transitions; {}", data.rows.len(), data.reading.next_obs);
+/// # Ok::<(), offing::Error>(())
+/// ```
 pub fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
+    if path.is_dir() {
+        let dir = minari::find(path).ok_or_else(|| {
+            let wanted = "wanted a Minari dataset (main_data.hdf5 and metadata.json, there or in data/)";
+            Error::file(
+                path,
+                format!("{wanted}, found a directory without them; give the file or directory itself"),
+            )
+        })?;
+        return minari::read_dir(&dir, options);
+    }
     let head = head(path)?;
+    let ending = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
     if head.starts_with(HDF5_SIGNATURE) {
         let file = Hdf5::open(path)?;
-        return d4rl::read(&file, path, options);
+        if minari::is_layout(file.names()) {
+            minari::read_file(&file, path, options)
+        } else {
+            d4rl::read(&file, path, options)
+        }
+    } else if head.starts_with(PARQUET_SIGNATURE) {
+        parquet::read(path, options)
+    } else if ZIP_SIGNATURES.iter().any(|s| head.starts_with(s)) {
+        npz::read(path, options)
+    } else if (ending == "csv" || ending == "tsv") && !head.is_empty() && !looks_like_html(&head) {
+        csv::read(path, if ending == "tsv" { b'\t' } else { b',' }, options)
+    } else {
+        Err(not_a_dataset(path, &head))
     }
-    Err(not_a_dataset(path, &head))
+}
+
+/// Makes sure that the file is there and begins like HDF5.
+pub(super) fn expect_hdf5(path: &Path) -> Result<()> {
+    let head = head(path)?;
+    if head.starts_with(HDF5_SIGNATURE) { Ok(()) } else { Err(not_a_dataset(path, &head)) }
 }
 
 /// The first bytes of a file.

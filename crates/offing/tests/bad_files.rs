@@ -1,0 +1,238 @@
+//! Bad input: every failure is one line that names the file, never a panic; mutated files of every format included.
+
+mod made;
+
+use std::path::{Path, PathBuf};
+
+use made::{made, with_options};
+use offing::data::{Dataset, Format, ReadOptions, read, write};
+use proptest::prelude::*;
+
+fn refused(path: &Path) -> String {
+    let error = read(path, &ReadOptions::default()).expect_err("bad input must be refused").to_string();
+    assert!(!error.contains('\n'), "more than one line: {error}");
+    let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    assert!(error.contains(&name), "does not name the file: {error}");
+    error
+}
+
+fn check(path: &Path, parts: &[&str]) {
+    let error = refused(path);
+    for part in parts {
+        assert!(error.contains(part), "`{part}` is not in: {error}");
+    }
+}
+
+#[test]
+fn files_that_are_no_datasets_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, content: &[u8]| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    };
+    for name in ["a.hdf5", "a.parquet", "a.csv", "a.npz"] {
+        check(&file(name, b""), &["empty file", "get it again"]);
+        check(&file(name, b"<!DOCTYPE html><html><body>403 Forbidden</body></html>"), &["HTML page"]);
+        check(&file(name, b"\n <html>gone</html>"), &["HTML page"]);
+    }
+    check(&file("b.hdf5", b"not a dataset"), &["wanted a dataset", "6e, 6f, 74"]);
+    check(&file("c.hdf5", b"\x89HDF\r\n\x1a\n"), &["damaged or truncated"]);
+    check(&file("c.parquet", b"PAR1PAR1"), &["damaged or truncated"]);
+    check(&file("c.npz", b"PK\x03\x04"), &["damaged or truncated"]);
+    check(&dir.path().join("missing.hdf5"), &["cannot read"]);
+    check(dir.path(), &["Minari", "directory"]);
+}
+
+#[test]
+fn truncated_files_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for format in [Format::D4rl, Format::Parquet, Format::Npz] {
+        let path = dir.path().join(format!("a.{}", format.name()));
+        write(&made(300, 4, true), &path, format).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for part in [whole.len() / 4, whole.len() / 2, whole.len() - 1] {
+            std::fs::write(&path, &whole[..part]).unwrap();
+            refused(&path);
+        }
+    }
+}
+
+/// A CSV file of `rows` with one cell of the second row replaced.
+fn csv_with(dir: &Path, header: &str, rows: &[&str]) -> PathBuf {
+    let path = dir.join("a.csv");
+    std::fs::write(&path, format!("{header}\n{}\n", rows.join("\n"))).unwrap();
+    path
+}
+
+#[test]
+fn bad_tables_name_column_and_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let header = "obs_0,act_0,reward,next_obs_0,terminal,episode";
+    let row = "1,2,3,4,0,0";
+    let at = |rows: &[&str], parts: &[&str]| check(&csv_with(dir.path(), header, rows), parts);
+    at(&[row, "x,2,3,4,0,0"], &["`obs_0`", "a number", "`x` in row 1"]);
+    at(&[row, "1,,3,4,0,0"], &["`act_0`", "empty cell in row 1"]);
+    at(&[row, "1,2,nan,4,0,0"], &["`reward`", "finite", "NaN in row 1"]);
+    at(&[row, "1,2,3,inf,0,0"], &["`next_obs_0`", "finite", "inf in row 1"]);
+    at(&[row, "1,2,3,4,0.5,0"], &["`terminal`", "0 or 1", "0.5 in row 1"]);
+    at(&[row, "1,2,3,4,0,0.5"], &["`episode`", "integers", "0.5 in row 1"]);
+    at(&[row, "1,2,3"], &["uneven rows"]);
+    at(&[], &["at least one row"]);
+    check(&csv_with(dir.path(), "obs_0,reward", &["1,2"]), &["`act_0`", "only obs_0, reward"]);
+    check(&csv_with(dir.path(), "obs_0,act_0", &["1,2"]), &["`reward`"]);
+    let lone = csv_with(dir.path(), "obs_0,act_0,reward", &["1,2,3"]);
+    check(&lone, &["at least one transition", "next observations"]);
+}
+
+#[test]
+fn non_finite_entries_are_named_or_let_through() {
+    let dir = tempfile::tempdir().unwrap();
+    for format in [Format::D4rl, Format::Parquet, Format::Csv, Format::Npz] {
+        let path = dir.path().join(format!("a.{}", format.name()));
+        let mut data = made(300, 4, false);
+        data.rows.obs[[123, 2]] = f32::NAN;
+        data.rows.rew[200] = f32::INFINITY;
+        write(&data, &path, format).unwrap();
+        check(&path, &["row 123", "finite", "NaN"]);
+        let back = with_options(&path, |o| o.allow_non_finite = true).unwrap();
+        assert!(back.rows.obs[[123, 2]].is_nan() && back.rows.rew[200].is_infinite());
+    }
+}
+
+#[test]
+fn a_minari_target_that_exists_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("there");
+    std::fs::create_dir(&target).unwrap();
+    let error = write(&made(30, 4, false), &target, Format::Minari).unwrap_err().to_string();
+    assert!(error.contains("does not exist yet"), "{error}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn minari_in_arrow_storage_says_how_to_convert() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("metadata.json"), r#"{"data_format": "arrow"}"#).unwrap();
+    let error = read(dir.path(), &ReadOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("`arrow`") && error.contains("update_from_storage"), "{error}");
+    std::fs::write(dir.path().join("metadata.json"), "{").unwrap();
+    let error = read(dir.path(), &ReadOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("JSON"), "{error}");
+}
+
+/// One way of damaging a file.
+#[derive(Clone, Debug)]
+enum Damage {
+    Flip { at: f64, bits: u8 },
+    Word { at: f64, value: u64 },
+    Cut { at: f64 },
+    Splice { from: f64, to: f64, length: usize },
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    // Headers and footers hold the structure: half of the damage goes there.
+    let place = || prop_oneof![0.0..1.0f64, 0.0..0.05f64, 0.95..1.0f64];
+    let word = prop_oneof![any::<u64>(), Just(u64::MAX), Just(0), (0..64u32).prop_map(|b| 1 << b)];
+    prop_oneof![
+        4 => (place(), 1..=255u8).prop_map(|(at, bits)| Damage::Flip { at, bits }),
+        3 => (place(), word).prop_map(|(at, value)| Damage::Word { at, value }),
+        1 => (0.0..1.0f64).prop_map(|at| Damage::Cut { at }),
+        1 => (place(), place(), 1..64usize).prop_map(|(from, to, length)| Damage::Splice { from, to, length }),
+    ]
+}
+
+fn apply(bytes: &mut Vec<u8>, damage: &Damage) {
+    let place = |at: f64, len: usize| ((at * len as f64) as usize).min(len.saturating_sub(1));
+    match *damage {
+        _ if bytes.is_empty() => (),
+        Damage::Flip { at, bits } => {
+            let at = place(at, bytes.len());
+            bytes[at] ^= bits;
+        }
+        Damage::Word { at, value } => {
+            let at = place(at, bytes.len());
+            let end = (at + 8).min(bytes.len());
+            bytes[at..end].copy_from_slice(&value.to_le_bytes()[..end - at]);
+        }
+        Damage::Cut { at } => bytes.truncate(place(at, bytes.len())),
+        Damage::Splice { from, to, length } => {
+            let (from, to) = (place(from, bytes.len()), place(to, bytes.len()));
+            let end = (from + length).min(bytes.len());
+            let piece = bytes[from..end].to_vec();
+            let stop = (to + piece.len()).min(bytes.len());
+            bytes[to..stop].copy_from_slice(&piece[..stop - to]);
+        }
+    }
+}
+
+/// A whole file of the format, small, so that most damage hits structure.
+fn sample(format: Format) -> (PathBuf, Vec<u8>) {
+    let dir = tempfile::tempdir().unwrap();
+    let path =
+        dir.path().join(if format == Format::Minari { "m".into() } else { format!("a.{}", format.name()) });
+    write(&made(40, 3, true), &path, format).unwrap();
+    let file = if format == Format::Minari { path.join("data/main_data.hdf5") } else { path };
+    let bytes = std::fs::read(&file).unwrap();
+    (PathBuf::from(file.file_name().unwrap()), bytes)
+}
+
+/// Whatever was read must hold together.
+fn check_sound(data: &Dataset) {
+    let n = data.rows.len();
+    assert!(n > 0);
+    assert_eq!((data.rows.obs.nrows(), data.rows.next_obs.nrows(), data.rows.act.nrows()), (n, n, n));
+    assert_eq!((data.rows.done.len(), data.timeout.len()), (n, n));
+    assert_eq!(data.episodes.iter().map(|e| e.len()).sum::<usize>(), n);
+}
+
+fn survives(format: Format, damages: &[Damage]) {
+    use std::sync::OnceLock;
+    static SAMPLES: OnceLock<Vec<(PathBuf, Vec<u8>)>> = OnceLock::new();
+    const ALL: [Format; 5] = [Format::D4rl, Format::Minari, Format::Parquet, Format::Csv, Format::Npz];
+    let samples = SAMPLES.get_or_init(|| ALL.map(sample).into());
+    let (name, bytes) = &samples[ALL.iter().position(|f| *f == format).unwrap()];
+    let mut bytes = bytes.clone();
+    damages.iter().for_each(|d| apply(&mut bytes, d));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(name);
+    std::fs::write(&path, &bytes).unwrap();
+    match read(&path, &ReadOptions::default()) {
+        Ok(data) => check_sound(&data),
+        Err(error) => {
+            let error = error.to_string();
+            assert!(!error.contains('\n'), "more than one line: {error}");
+            assert!(error.contains(&*name.to_string_lossy()), "does not name the file: {error}");
+        }
+    }
+}
+
+proptest! {
+    // More cases with PROPTEST_CASES.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn damaged_d4rl_files_never_panic(damages in prop::collection::vec(damage(), 1..6)) {
+        survives(Format::D4rl, &damages);
+    }
+
+    #[test]
+    fn damaged_minari_files_never_panic(damages in prop::collection::vec(damage(), 1..6)) {
+        survives(Format::Minari, &damages);
+    }
+
+    #[test]
+    fn damaged_parquet_files_never_panic(damages in prop::collection::vec(damage(), 1..6)) {
+        survives(Format::Parquet, &damages);
+    }
+
+    #[test]
+    fn damaged_csv_files_never_panic(damages in prop::collection::vec(damage(), 1..6)) {
+        survives(Format::Csv, &damages);
+    }
+
+    #[test]
+    fn damaged_npz_files_never_panic(damages in prop::collection::vec(damage(), 1..6)) {
+        survives(Format::Npz, &damages);
+    }
+}
