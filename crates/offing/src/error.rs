@@ -10,14 +10,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be read, written, locked or renamed.
-    #[error("{}: cannot {action}: {source}", path.display())]
+    #[error("{}: cannot {action}: {cause}", path.display())]
     Io {
         /// The file or directory concerned.
         path: PathBuf,
         /// What was attempted, as a verb phrase ("read", "create the lock file").
         action: &'static str,
-        /// The operating system's answer.
-        source: std::io::Error,
+        /// The operating system's answer. (Not called `source`: it is part of this message already.)
+        cause: std::io::Error,
     },
     /// A file is not what its name or the caller promised: damaged, foreign, or of another layout.
     #[error("{}: {what}", path.display())]
@@ -58,8 +58,8 @@ pub enum Error {
 
 impl Error {
     /// An I/O error at `path` while trying to `action`.
-    pub fn io(path: impl AsRef<Path>, action: &'static str, source: std::io::Error) -> Self {
-        Self::Io { path: path.as_ref().to_path_buf(), action, source }
+    pub fn io(path: impl AsRef<Path>, action: &'static str, cause: std::io::Error) -> Self {
+        Self::Io { path: path.as_ref().to_path_buf(), action, cause }
     }
 
     /// A file that is not what it should be.

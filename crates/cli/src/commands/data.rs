@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use offing::data::audit::{Severity, audit};
 use offing::data::catalogue::{Found, Origin, Recipe, made_names};
 use offing::data::policy_set::{Choice, PolicySet};
-use offing::data::{self, ColumnMap, Dataset, ReadOptions, TerminalNext};
+use offing::data::{self, ColumnMap, Dataset, Format, ReadOptions, TerminalNext};
 use offing_mujoco::made::{MakeOptions, make_set};
 use offing_mujoco::{Physics, horizon};
 
@@ -280,24 +280,15 @@ pub(crate) fn write_json(path: &Path, value: &serde_json::Value) -> Result<()> {
 fn convert(context: &Context, args: &Convert) -> Result<ExitCode> {
     let (data, _) = load(context, &args.named.dataset, args.named.reading.options()?)?;
     let out = &args.out;
-    let to = match (args.to, out.extension().and_then(|e| e.to_str())) {
-        (Some(to), _) => to,
-        (None, Some("hdf5" | "h5")) => To::D4rl,
-        (None, Some("parquet")) => To::Parquet,
-        (None, Some("csv")) => To::Csv,
-        (None, Some("npz")) => To::Npz,
-        (None, None) => To::Minari,
-        (None, Some(other)) => {
-            bail!("cannot tell the format from `.{other}`; say it with --to d4rl|minari|parquet|csv|npz")
-        }
+    let format = match args.to {
+        Some(To::D4rl) => Format::D4rl,
+        Some(To::Minari) => Format::Minari,
+        Some(To::Parquet) => Format::Parquet,
+        Some(To::Csv) => Format::Csv,
+        Some(To::Npz) => Format::Npz,
+        None => Format::of_target(out)?,
     };
-    match to {
-        To::D4rl => data::write_d4rl(&data, out)?,
-        To::Minari => bail!("minari PENDING"),
-        To::Parquet => bail!("parquet PENDING"),
-        To::Csv => bail!("csv PENDING"),
-        To::Npz => bail!("npz PENDING"),
-    }
+    data::write(&data, out, format)?;
     println!("{}", out.display());
     Ok(ExitCode::SUCCESS)
 }

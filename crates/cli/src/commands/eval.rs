@@ -39,15 +39,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
+    let loaded = match args.policy.as_str() {
+        "uniform" => None,
+        path => Some(TanhGaussian::load(path.as_ref())?),
+    };
     let engine = context.engine()?;
     engine.prepare(&args.task, &mut |line| context.say(line))?;
     let make_env = || make(engine, &args.task, args.physics);
     let pool = Pool::new(&make_env);
     let spec = pool.with(|env| env.spec().clone())?;
-    let loaded = match args.policy.as_str() {
-        "uniform" => None,
-        path => Some(TanhGaussian::load(path.as_ref())?),
-    };
     if let Some(policy) = &loaded
         && (policy.obs_dim(), policy.act_dim()) != (spec.obs_dim, spec.act_dim)
     {

@@ -59,10 +59,10 @@ impl Env for PointMass {
 
     fn step(&mut self, act: &[f32]) -> Moment {
         assert_eq!(act.len(), 2, "a point-mass action has two entries");
-        for axis in 0..2 {
-            let acceleration = f64::from(act[axis].clamp(-1.0, 1.0)) - DRAG * self.obs[axis + 2];
-            self.obs[axis + 2] += DT * 2.0 * acceleration;
-            self.obs[axis] += DT * self.obs[axis + 2];
+        let (position, velocity) = self.obs.split_at_mut(2);
+        for ((x, v), a) in position.iter_mut().zip(velocity).zip(act) {
+            *v += DT * 2.0 * (f64::from(a.clamp(-1.0, 1.0)) - DRAG * *v);
+            *x += DT * *v;
         }
         self.steps += 1;
         let distance = self.obs[0].hypot(self.obs[1]);

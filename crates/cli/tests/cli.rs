@@ -1,0 +1,164 @@
+//! The command line as a user meets it: real files, the real simulator, and what happens when something is wrong.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// One home for all tests and runs, so that the simulator is fetched once.
+fn home() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("home")
+}
+
+fn offing(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_offing"))
+        .args(args)
+        .env("OFFING_HOME", home())
+        .env("D4RL_DATASET_DIR", home().join("d4rl"))
+        .env("MINARI_DATASETS_PATH", home().join("minari"))
+        .env_remove("MUJOCO_LIB")
+        .output()
+        .unwrap()
+}
+
+fn stdout(args: &[&str]) -> String {
+    let output = offing(args);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Wants exit code 2 and one line that holds every given piece.
+fn refused(args: &[&str], pieces: &[&str]) {
+    let output = offing(args);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+    assert_eq!(error.trim_end().lines().count(), 1, "one line wanted, found: {error}");
+    for piece in pieces {
+        assert!(error.contains(piece), "`{piece}` missing in: {error}");
+    }
+}
+
+fn made(rows: &str, seed: &str, threads: &str, out: &Path) -> Vec<u8> {
+    let out = out.to_str().unwrap();
+    stdout(&[
+        "--threads",
+        threads,
+        "-q",
+        "data",
+        "make",
+        "hopper-random",
+        "--rows",
+        rows,
+        "--seed",
+        seed,
+        "--out",
+        out,
+    ]);
+    std::fs::read(out).unwrap()
+}
+
+#[test]
+fn quickstart_goes_from_nothing_to_a_score() {
+    let text = stdout(&["quickstart", "--rows", "3000", "-q"]);
+    for piece in ["hopper-random (made)", "3,000 transitions", "verdict: clean", "normalised score"] {
+        assert!(text.contains(piece), "`{piece}` missing in:\n{text}");
+    }
+}
+
+#[test]
+fn the_same_seed_makes_the_same_bytes_whatever_the_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = made("2000", "7", "1", &dir.path().join("a.hdf5"));
+    assert!(one == made("2000", "7", "3", &dir.path().join("b.hdf5")), "threads changed the file");
+    assert!(one != made("2000", "8", "1", &dir.path().join("c.hdf5")), "the seed did not change the file");
+}
+
+#[test]
+fn a_set_keeps_its_rows_through_every_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    made("500", "1", "2", &dir.path().join("start.hdf5"));
+    let mut from = path("start.hdf5");
+    for to in ["a.parquet", "b-v0", "c.npz", "d.csv", "e.hdf5"] {
+        stdout(&["data", "convert", &from, &path(to)]);
+        from = path(to);
+    }
+    let audit = |file: &str| {
+        let json = path("audit.json");
+        stdout(&["data", "audit", file, "--json", &json]);
+        let value: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+        ["rows", "terminals", "timeouts", "reward", "episode_return"].map(|key| value["audit"][key].clone())
+    };
+    assert_eq!(audit(&path("start.hdf5")), audit(&from));
+}
+
+#[test]
+fn a_policy_for_another_body_is_refused() {
+    refused(&["eval", "nowhere.safetensors", "--task", "hopper"], &["nowhere.safetensors", "cannot read"]);
+    refused(&["eval", "uniform", "--task", "hoper"], &["unknown task `hoper`", "hopper"]);
+    refused(&["eval", "uniform", "--task", "hopper", "--episodes", "0", "-q"], &["at least one episode"]);
+}
+
+#[test]
+fn wrong_names_and_files_are_one_clear_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let html = dir.path().join("dead-server.hdf5");
+    std::fs::write(&html, "<!DOCTYPE html><html><body>403 Forbidden</body></html>").unwrap();
+    let empty = dir.path().join("empty.hdf5");
+    std::fs::write(&empty, "").unwrap();
+    refused(&["data", "audit", html.to_str().unwrap()], &["dead-server.hdf5"]);
+    refused(&["data", "info", empty.to_str().unwrap()], &["empty.hdf5"]);
+    refused(&["data", "info", "hoper-medium"], &["did you mean `hopper-medium`?"]);
+    refused(&["data", "info", "hopper-medium-v2"], &["hopper_medium-v2.hdf5", "copy it there"]);
+    refused(&["data", "make", "hopper-medium", "-q"], &["--policies DIR"]);
+    refused(&["data", "make", "hopper-random", "--rows", "0", "-q"], &["at least one row"]);
+    refused(
+        &["data", "make", "hopper-expert", "--policies", "nowhere", "-q"],
+        &["nowhere", "cannot list the policies"],
+    );
+}
+
+#[test]
+fn an_audit_that_finds_poison_exits_with_1() {
+    let dir = tempfile::tempdir().unwrap();
+    let csv = dir.path().join("log.csv");
+    let mut text = String::from("obs_0,obs_1,act_0,reward,next_obs_0,next_obs_1,done\n");
+    for i in 0..300 {
+        let jump = if i == 200 { 1000.0 } else { 0.0 };
+        let x = f64::from(i % 50) * 0.1;
+        text += &format!("{x},1,0.5,1.0,{},1,{}\n", x + 0.1 + jump, i32::from(i % 50 == 49));
+    }
+    std::fs::write(&csv, text).unwrap();
+    let output = offing(&["data", "audit", csv.to_str().unwrap()]);
+    let report = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{report}");
+    assert!(report.contains("teleports") && report.contains("POISON"), "{report}");
+}
+
+#[test]
+fn doctor_and_list_work_on_an_empty_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_offing")).args(args).env("OFFING_HOME", dir.path()).output().unwrap()
+    };
+    assert!(run(&["data", "list"]).status.success());
+    let doctor = run(&["doctor"]);
+    let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(text.contains("vector units") && text.contains("MuJoCo"), "{text}");
+}
+
+#[test]
+fn benches_write_the_agreed_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("bench.json");
+    let path = json.to_str().unwrap();
+    stdout(&["bench", "env", "--tasks", "hopper", "--steps", "200", "--samples", "2", "--json", path, "-q"]);
+    let value: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    for key in ["bench", "commit", "machine", "threads", "results"] {
+        assert!(!value[key].is_null(), "{key}");
+    }
+    let result = &value["results"][0];
+    assert_eq!(result["samples"].as_array().unwrap().len(), 2);
+    assert!(
+        result["median"].as_f64().unwrap() > 0.0 && result["name"].is_string() && result["unit"].is_string()
+    );
+}
