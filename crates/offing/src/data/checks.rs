@@ -39,10 +39,12 @@ pub(super) fn check_lengths(columns: &Columns, path: &Path) -> Result<()> {
             return wrong(key, found);
         }
     }
-    let terminals = "terminals".to_string();
-    let timeouts = "timeouts".to_string();
-    let others =
-        [(&terminals, Some(columns.done.len())), (&timeouts, columns.timeout.as_ref().map(Array1::len))];
+    let others = [
+        ("terminals", Some(columns.done.len())),
+        ("timeouts", columns.timeout.as_ref().map(Array1::len)),
+        ("episode", columns.episode.as_ref().map(Vec::len)),
+        ("step", columns.step.as_ref().map(Vec::len)),
+    ];
     for (key, found) in others {
         if let Some(found) = found.filter(|&f| f != n) {
             return wrong(key, found);

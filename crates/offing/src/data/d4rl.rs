@@ -8,7 +8,7 @@ use ndarray::{Array1, Array2};
 use rayon::prelude::*;
 
 use super::dataset::{Dataset, Format, SimColumns};
-use super::hdf5::{Hdf5, show_shape};
+use super::hdf5::{Hdf5, show_shape, some_names};
 use super::hdf5_write::{Values, Writer};
 use super::options::ReadOptions;
 use super::transitions::{Columns, Keys, assemble};
@@ -209,10 +209,11 @@ fn check_rows(file: &Hdf5, path: &Path, jobs: &[Job]) -> Result<()> {
 
 /// A column the layout cannot do without.
 pub(super) fn missing(path: &Path, key: &str, names: &[String]) -> Error {
-    let mut found: Vec<&str> = names.iter().map(String::as_str).take(12).collect();
-    if names.len() > found.len() {
-        found.push("…");
-    }
-    let found = if found.is_empty() { "nothing".to_string() } else { format!("only {}", found.join(", ")) };
-    Error::key(path, key, "this key, as in D4RL's files", found, "rename the keys or give the right file")
+    Error::key(
+        path,
+        key,
+        "this key, as in D4RL's files",
+        some_names(names),
+        "rename the keys or give the right file",
+    )
 }

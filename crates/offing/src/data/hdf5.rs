@@ -4,6 +4,8 @@
 //! every failure into one line that names file and key.
 
 use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ndarray::{Array1, Array2};
@@ -41,6 +43,7 @@ impl Hdf5 {
     /// Opens `path`, which the caller has found to start like an HDF5 file.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let bytes = std::fs::metadata(path).map_err(|e| Error::io(path, "read", e))?.len();
+        check_whole(path, bytes)?;
         let file = H5File::options().no_locking().open(path).map_err(|e| damaged(path, &e))?;
         let names = file.dataset_names();
         let known = names.iter().cloned().collect();
@@ -247,6 +250,43 @@ pub(super) fn one_line(message: &str) -> String {
     match flat.char_indices().nth(200) {
         Some((end, _)) => format!("{}…", &flat[..end]),
         None => flat,
+    }
+}
+
+/// The first few of the names found, for messages; a damaged file may hold anything as a name.
+pub(super) fn some_names(names: &[String]) -> String {
+    const FEW: usize = 12;
+    let mut some: Vec<String> =
+        names.iter().take(FEW).map(|n| one_line(n).chars().take(40).collect()).collect();
+    match names.len() {
+        0 => return "nothing".into(),
+        n if n > FEW => some.push("…".into()),
+        _ => (),
+    }
+    format!("only {}", some.join(", "))
+}
+
+/// The header says where the file ends; a shorter one was cut. (`rust-hdf5` would only notice when it gets there.)
+fn check_whole(path: &Path, bytes: u64) -> Result<()> {
+    let mut head = Vec::new();
+    let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
+    file.take(52).read_to_end(&mut head).map_err(|e| Error::io(path, "read", e))?;
+    // Version, size of offsets, place of the end-of-file address: superblock versions 0 and 1, then 2 and 3.
+    let place = match head.get(8..14) {
+        Some(&[0, .., 8]) => 40,
+        Some(&[1, .., 8]) => 44,
+        Some(&[2 | 3, 8, ..]) => 28,
+        _ => return Ok(()),
+    };
+    let end = head.get(place..place + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
+    match end {
+        Some(end) if end != u64::MAX && end > bytes => Err(Error::file(
+            path,
+            format!(
+                "wanted {end} bytes, as its header says, found a file truncated to {bytes}; get it again"
+            ),
+        )),
+        _ => Ok(()),
     }
 }
 

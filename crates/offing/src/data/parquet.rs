@@ -34,6 +34,7 @@ const BATCH_ROWS: usize = 1 << 14;
 /// Reads the table at `path`.
 pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
+    let bytes = file.metadata().map_err(|e| Error::io(path, "read", e))?.len();
     let reader = SerializedFileReader::new(file).map_err(|e| damaged(path, &e))?;
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     let names: Vec<String> = schema.columns().iter().map(|c| c.path().parts()[0].clone()).collect();
@@ -45,8 +46,15 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
             let hint = "give a column of plain numbers or a list of numbers";
             return Err(Error::key(path, name, "numbers", "a nested structure", hint));
         }
-        let column =
-            Source { path, name: &name, reader: &reader, index, descriptor: schema.column(index), options };
+        let column = Source {
+            path,
+            name: &name,
+            reader: &reader,
+            index,
+            descriptor: schema.column(index),
+            options,
+            bytes,
+        };
         let loaded = column.load(precision)?;
         cells.insert(name, loaded);
     }
@@ -68,10 +76,13 @@ struct Source<'a> {
     index: usize,
     descriptor: Arc<ColumnDescriptor>,
     options: &'a ReadOptions,
+    /// Length of the file.
+    bytes: u64,
 }
 
 impl Source<'_> {
     fn load(&self, precision: Precision) -> Result<Cells> {
+        self.check_places()?;
         let mut values: Vec<f64> = Vec::new();
         let mut singles: Vec<f32> = Vec::new();
         let mut rows = Rows::default();
@@ -125,6 +136,25 @@ impl Source<'_> {
         })
     }
 
+    /// Makes sure that the column lies inside the file: the library asserts it instead of returning an error.
+    fn check_places(&self) -> Result<()> {
+        for group in self.reader.metadata().row_groups() {
+            let chunk = group.column(self.index);
+            let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
+            let places =
+                [start, chunk.data_page_offset(), chunk.compressed_size(), chunk.uncompressed_size()];
+            let end = start.checked_add(chunk.compressed_size());
+            let inside = end.is_some_and(|end| end as u64 <= self.bytes);
+            if places.iter().any(|&p| p < 0) || chunk.num_values() < 0 || !inside {
+                let why = format!("{} bytes at offset {start}", chunk.compressed_size());
+                let hint = "the file is damaged: write or get it again";
+                let wanted = format!("data inside the file of {} bytes", self.bytes);
+                return Err(Error::key(self.path, self.name, wanted, why, hint));
+            }
+        }
+        Ok(())
+    }
+
     /// Integers and booleans have no value for "missing".
     fn drain_whole<T: DataType>(
         &self,
@@ -164,7 +194,9 @@ impl Source<'_> {
         let (max_def, max_rep) = (self.descriptor.max_def_level(), self.descriptor.max_rep_level());
         let (mut def, mut rep, mut values) = (Vec::new(), Vec::new(), Vec::new());
         loop {
-            (def.clear(), rep.clear(), values.clear());
+            def.clear();
+            rep.clear();
+            values.clear();
             let (records, _, levels) = column
                 .read_records(
                     BATCH_ROWS,
@@ -179,6 +211,7 @@ impl Source<'_> {
             let mut present = values.iter();
             let entries = if max_def > 0 { def.len() } else { values.len() };
             for at in 0..entries {
+                let here = def.get(at).is_none_or(|&level| level >= max_def);
                 let starts_row = max_rep == 0 || rep.get(at) == Some(&0);
                 if starts_row && !rows.next() {
                     return Err(
@@ -186,7 +219,7 @@ impl Source<'_> {
                     );
                 }
                 rows.current += 1;
-                let value = if max_def > 0 && def[at] < max_def { null } else { present.next().copied() };
+                let value = if here { present.next().copied() } else { null };
                 let row = rows.count;
                 push(
                     value

@@ -10,7 +10,7 @@ use std::path::Path;
 use ndarray::{Array1, Array2, ArrayView1};
 
 use super::dataset::{Dataset, Format, SimColumns};
-use super::hdf5::check_flags;
+use super::hdf5::{check_flags, some_names};
 use super::options::{ColumnMap, ReadOptions};
 use super::transitions::{Columns, Keys, assemble};
 use crate::error::{Error, Result};
@@ -91,6 +91,7 @@ impl Layout {
         meta: BTreeMap<String, String>,
         options: &ReadOptions,
     ) -> Result<Dataset> {
+        check_rows(path, &self.map.obs[0], &cells)?;
         let used: Vec<String> = self.wanted().into_iter().map(|(n, _)| n).collect();
         let map = self.map;
         let mut notes = Vec::new();
@@ -267,13 +268,27 @@ fn numbered(names: &[String], prefix: &str) -> Vec<String> {
 }
 
 fn no_column(path: &Path, key: &str, wanted: &str, names: &[String]) -> Error {
-    let mut found: Vec<&str> = names.iter().map(String::as_str).take(12).collect();
-    if names.len() > found.len() {
-        found.push("…");
-    }
     let hint =
         "say which columns hold what in a column map (obs, act, rew, next_obs, done, timeout, episode, step)";
-    Error::key(path, key, wanted, format!("only {}", found.join(", ")), hint)
+    Error::key(path, key, wanted, some_names(names), hint)
+}
+
+/// All columns have as many rows as the first of the observation.
+fn check_rows(path: &Path, first: &str, cells: &BTreeMap<String, Cells>) -> Result<()> {
+    let rows = |cells: &Cells| match cells {
+        Cells::F32(values) => values.len(),
+        Cells::F64(values) => values.len(),
+        Cells::List { width, values } => values.len().checked_div(*width).unwrap_or(0),
+    };
+    let wanted = cells.get(first).map_or(0, rows);
+    for (name, column) in cells {
+        if rows(column) != wanted {
+            let hint = "the table is damaged or was put together wrongly: write it again";
+            let (wanted, found) = (format!("{wanted} rows, as in `{first}`"), rows(column).to_string());
+            return Err(Error::key(path, name, wanted, found, hint));
+        }
+    }
+    Ok(())
 }
 
 fn numbers(path: &Path, name: &str, cells: &BTreeMap<String, Cells>) -> Result<Vec<f64>> {

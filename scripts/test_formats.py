@@ -1,0 +1,378 @@
+"""Files offing writes are read by h5py, minari, pyarrow and NumPy, and theirs by offing.
+
+Needs: pip install pytest h5py "minari[hdf5]" pyarrow numpy
+Run:   cargo build -p offing --example convert && pytest scripts/test_formats.py
+The converter is looked for in $OFFING_CONVERT, else in the Cargo target directory (debug, then release).
+"""
+
+import csv
+import json
+import os
+import pathlib
+import subprocess
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def converter():
+    if "OFFING_CONVERT" in os.environ:
+        return os.environ["OFFING_CONVERT"]
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    for profile in ("debug", "release"):
+        path = target / profile / "examples" / "convert"
+        if path.exists():
+            return str(path)
+    pytest.exit("build the converter first: cargo build -p offing --example convert")
+
+
+def convert(source, target=None):
+    """Converts a file; returns what offing says about how it read it."""
+    arguments = [converter(), str(source)] + ([str(target)] if target else [])
+    run = subprocess.run(arguments, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout.splitlines()[1])
+
+
+def refused(source):
+    run = subprocess.run([converter(), str(source)], capture_output=True, text=True)
+    assert run.returncode == 1
+    assert len(run.stderr.splitlines()) == 1, run.stderr
+    assert pathlib.Path(source).name in run.stderr
+    return run.stderr
+
+
+def flat(rows=500, length=100):
+    """Columns of a D4RL file: episodes of `length` steps, ended in turn by a terminal and by a time limit."""
+    rng = np.random.default_rng(0)
+    obs = rng.normal(size=(rows, 5)).astype(np.float32)
+    next_obs = np.roll(obs, -1, axis=0)
+    ends = np.arange(length - 1, rows, length)
+    next_obs[ends] = rng.normal(size=(len(ends), 5))
+    terminals, timeouts = np.zeros(rows, bool), np.zeros(rows, bool)
+    terminals[ends[::2]] = True
+    timeouts[ends[1::2]] = True
+    return {
+        "observations": obs,
+        "actions": np.tanh(rng.normal(size=(rows, 2))).astype(np.float32),
+        "rewards": rng.normal(size=rows).astype(np.float32),
+        "next_observations": next_obs,
+        "terminals": terminals,
+        "timeouts": timeouts,
+        "infos/qpos": rng.normal(size=(rows, 3)),
+        "infos/qvel": rng.normal(size=(rows, 3)),
+    }
+
+
+def write_h5(path, columns, **options):
+    with h5py.File(path, "w", **options.pop("file", {})) as f:
+        for key, value in columns.items():
+            f.create_dataset(key, data=value, **options)
+    return path
+
+
+def check_h5(path, columns):
+    with h5py.File(path) as f:
+        for key, value in columns.items():
+            assert f[key].dtype == value.dtype, key
+            assert f[key].shape == value.shape, key
+            np.testing.assert_array_equal(f[key][()], value, err_msg=key)
+
+
+@pytest.mark.parametrize("options", [
+    {},
+    {"compression": "gzip"},
+    {"compression": "gzip", "shuffle": True},
+    {"compression": "gzip", "compression_opts": 9, "fletcher32": True},
+    {"chunks": True},
+    {"compression": "gzip", "file": {"libver": "latest"}},
+    {"compression": "gzip", "maxshape": None, "file": {"libver": "earliest"}},
+])
+def test_d4rl_as_h5py_writes_it(tmp_path, options):
+    columns = flat()
+    source = write_h5(tmp_path / "a.hdf5", columns, **options)
+    reading = convert(source, tmp_path / "b.hdf5")
+    assert reading["rows_kept"] == 500 and not reading["dropped"]
+    check_h5(tmp_path / "b.hdf5", columns)
+
+
+def test_d4rl_other_types_and_shapes(tmp_path):
+    columns = flat()
+    odd = dict(columns)
+    odd["observations"] = columns["observations"].astype(np.float64)
+    odd["next_observations"] = columns["next_observations"].astype(">f4")
+    odd["rewards"] = columns["rewards"].reshape(-1, 1)
+    odd["terminals"] = columns["terminals"].astype(np.uint8).reshape(-1, 1)
+    odd["timeouts"] = columns["timeouts"].astype(np.float32)
+    odd["infos/qpos"] = columns["infos/qpos"].astype(">f8")
+    convert(write_h5(tmp_path / "a.hdf5", odd, compression="gzip"), tmp_path / "b.hdf5")
+    check_h5(tmp_path / "b.hdf5", columns)
+
+
+def test_d4rl_metadata_is_kept_or_listed(tmp_path):
+    source = write_h5(tmp_path / "a.hdf5", flat())
+    with h5py.File(source, "a") as f:
+        f["metadata/algorithm"] = np.bytes_("SAC")
+        f["metadata/note"] = "größer"
+        f["metadata/policy/fc0/weight"] = np.zeros((256, 17))
+        f["infos/action_log_probs"] = np.zeros(500)
+    reading = convert(source, tmp_path / "b.hdf5")
+    assert reading["ignored_keys"] == ["infos/action_log_probs", "metadata/policy/fc0/weight"]
+    with h5py.File(tmp_path / "b.hdf5") as f:
+        assert f["metadata/algorithm"][()] == b"SAC"
+        assert f["metadata/note"][()].decode() == "größer"
+
+
+def test_d4rl_without_next_observations(tmp_path):
+    columns = flat()
+    del columns["next_observations"]
+    reading = convert(write_h5(tmp_path / "a.hdf5", columns), tmp_path / "b.hdf5")
+    # Two time limits; three terminals before a reset (or the end of the file) that looks like any other step in this
+    # noise, so the two inside the file are followed and the last row is dropped.
+    dropped = {reason.split(":")[0]: count for reason, count in reading["dropped"]}
+    assert dropped["at a time limit"] == 2
+    assert reading["rows_kept"] + sum(dropped.values()) == 500
+    with h5py.File(tmp_path / "b.hdf5") as f:
+        np.testing.assert_array_equal(f["next_observations"][:98], columns["observations"][1:99])
+
+
+def test_bad_hdf5_files(tmp_path):
+    columns = flat()
+
+    def bad(**changes):
+        changed = {k: v for k, v in {**columns, **changes}.items() if v is not None}
+        return refused(write_h5(tmp_path / "bad.hdf5", changed, compression="gzip"))
+
+    assert "`observations`" in bad(observations=None)
+    assert "`terminals`" in bad(terminals=None)
+    assert "`rewards`: wanted 500 rows" in bad(rewards=columns["rewards"][:-1])
+    assert "`actions`: wanted shape (rows, width), found (500, 2, 1)" in bad(actions=columns["actions"][..., None])
+    assert "`rewards`: wanted shape (rows,)" in bad(rewards=columns["actions"])
+    assert "`next_observations`: wanted width 5, found 4" in bad(next_observations=columns["next_observations"][:, :4])
+    nan = columns["rewards"].copy()
+    nan[77] = np.nan
+    assert "`rewards`: wanted finite numbers, found NaN in row 77" in bad(rewards=nan)
+    assert "`terminals`: wanted 0 or 1, found 2 in row 0" in bad(terminals=np.full(500, 2))
+    assert "`actions`" in bad(actions=np.array([b"x"] * 500))
+    empty = {k: v[:0] for k, v in columns.items()}
+    assert "`observations`: wanted at least one row" in refused(write_h5(tmp_path / "none.hdf5", empty))
+    whole = write_h5(tmp_path / "whole.hdf5", columns, compression="gzip").read_bytes()
+    for share in (0.1, 0.5, 0.9, 0.999):
+        (tmp_path / "cut.hdf5").write_bytes(whole[: int(len(whole) * share)])
+        assert "truncated" in refused(tmp_path / "cut.hdf5")
+
+
+def minari_episodes(columns, length=100):
+    for number, start in enumerate(range(0, len(columns["rewards"]), length)):
+        rows = slice(start, start + length)
+        last = columns["next_observations"][rows][-1:]
+        yield number, rows, np.concatenate([columns["observations"][rows], last])
+
+
+def check_minari(dataset, columns):
+    assert dataset.total_steps == len(columns["rewards"])
+    for number, rows, obs in minari_episodes(columns):
+        episode = dataset[number]
+        np.testing.assert_array_equal(episode.observations, obs)
+        np.testing.assert_array_equal(episode.actions, columns["actions"][rows])
+        np.testing.assert_array_equal(episode.rewards, columns["rewards"][rows])
+        np.testing.assert_array_equal(episode.terminations, columns["terminals"][rows])
+        np.testing.assert_array_equal(episode.truncations, columns["timeouts"][rows])
+        assert episode.observations.dtype == np.float32
+        assert episode.terminations.dtype == bool
+
+
+def test_minari_reads_what_offing_writes(tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari")
+    columns = flat()
+    convert(write_h5(tmp_path / "a.hdf5", columns), tmp_path / "set" / "made-v0")
+    dataset = minari.MinariDataset(tmp_path / "set" / "made-v0" / "data")
+    check_minari(dataset, columns)
+    assert dataset.observation_space.shape == (5,) and dataset.action_space.shape == (2,)
+    np.testing.assert_array_equal(dataset[1].infos["qpos"], columns["infos/qpos"][100:200])
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "set"))
+    check_minari(minari.load_dataset("made-v0"), columns)
+    # And back again, from the directory, its data directory and the file.
+    for part in ("", "data", "data/main_data.hdf5"):
+        convert(tmp_path / "set" / "made-v0" / part, tmp_path / "back.hdf5")
+        check_h5(tmp_path / "back.hdf5", columns)
+
+
+def minari_write(path, observation_space, episodes, data_format="hdf5"):
+    """Writes a dataset with Minari itself."""
+    gym = pytest.importorskip("gymnasium")
+    pytest.importorskip("minari")
+    from minari.data_collector.episode_buffer import EpisodeBuffer
+    from minari.dataset.minari_storage import MinariStorage
+
+    path.mkdir(parents=True)
+    action_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+    storage = MinariStorage.new(path, observation_space, action_space, data_format=data_format)
+    storage.update_metadata({"dataset_id": "test/dict-v0", "minari_version": "0.5.0"})
+    storage.update_episodes([EpisodeBuffer(**episode) for episode in episodes])
+
+
+def episode(length, observations, seed=0):
+    rng = np.random.default_rng(seed)
+    flags = np.zeros(length, bool)
+    ended = flags.copy()
+    ended[-1] = True
+    return {
+        "observations": observations,
+        "actions": rng.uniform(-1, 1, (length, 2)).astype(np.float32),
+        "rewards": rng.normal(size=length),
+        "terminations": flags if seed % 2 else ended,
+        "truncations": ended if seed % 2 else flags,
+        "infos": {"qpos": rng.normal(size=(length + 1, 3)), "qvel": rng.normal(size=(length + 1, 3))},
+    }
+
+
+def test_offing_reads_what_minari_writes(tmp_path):
+    gym = pytest.importorskip("gymnasium")
+    rng = np.random.default_rng(1)
+    space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float64)
+    lengths = [3 + i % 5 for i in range(12)]  # more than ten: numeric, not alphabetical, order
+    episodes = [episode(n, rng.normal(size=(n + 1, 4)), i) for i, n in enumerate(lengths)]
+    minari_write(tmp_path / "d-v0" / "data", space, episodes)
+    convert(tmp_path / "d-v0", tmp_path / "b.hdf5")
+    with h5py.File(tmp_path / "b.hdf5") as f:
+        joined = lambda key, part=slice(None): np.concatenate([e[key][part] for e in episodes])
+        np.testing.assert_array_equal(f["observations"], joined("observations", slice(-1)).astype(np.float32))
+        np.testing.assert_array_equal(f["next_observations"], joined("observations", slice(1, None)).astype(np.float32))
+        np.testing.assert_array_equal(f["rewards"], joined("rewards").astype(np.float32))
+        np.testing.assert_array_equal(f["terminals"], joined("terminations"))
+        np.testing.assert_array_equal(f["timeouts"], joined("truncations"))
+        qpos = np.concatenate([e["infos"]["qpos"][:-1] for e in episodes])
+        np.testing.assert_array_equal(f["infos/qpos"], qpos)
+
+
+def test_minari_nested_observations(tmp_path):
+    gym = pytest.importorskip("gymnasium")
+    rng = np.random.default_rng(2)
+    box = lambda *shape: gym.spaces.Box(-np.inf, np.inf, shape, np.float32)
+    draw = lambda *shape: rng.normal(size=shape).astype(np.float32)
+
+    goal_space = gym.spaces.Dict(observation=box(27), achieved_goal=box(2), desired_goal=box(2))
+    obs = {"observation": draw(6, 27), "achieved_goal": draw(6, 2), "desired_goal": draw(6, 2)}
+    minari_write(tmp_path / "goal-v0" / "data", goal_space, [episode(5, obs)])
+    reading = convert(tmp_path / "goal-v0", tmp_path / "goal.hdf5")
+    assert any("desired_goal is left out" in note for note in reading["notes"])
+    with h5py.File(tmp_path / "goal.hdf5") as f:
+        wanted = np.concatenate([obs["achieved_goal"], obs["observation"]], axis=1)
+        np.testing.assert_array_equal(f["observations"], wanted[:-1])
+
+    nested = gym.spaces.Dict(b=gym.spaces.Tuple([box(2), box(1, 2)]), a=box(3))
+    obs = {"b": (draw(6, 2), draw(6, 1, 2)), "a": draw(6, 3)}
+    minari_write(tmp_path / "nested-v0" / "data", nested, [episode(5, obs)])
+    convert(tmp_path / "nested-v0", tmp_path / "nested.hdf5")
+    with h5py.File(tmp_path / "nested.hdf5") as f:
+        wanted = np.concatenate([obs["a"], obs["b"][0], obs["b"][1].reshape(6, 2)], axis=1)
+        np.testing.assert_array_equal(f["next_observations"], wanted[1:])
+
+
+def test_minari_arrow_is_refused_and_the_advice_works(tmp_path):
+    gym = pytest.importorskip("gymnasium")
+    minari = pytest.importorskip("minari")
+    from minari.dataset.minari_storage import MinariStorage
+
+    space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float32)
+    episodes = [episode(5, np.zeros((6, 4), np.float32)) | {"infos": None}]
+    minari_write(tmp_path / "a-v0" / "data", space, episodes, data_format="arrow")
+    assert 'data_format="hdf5"' in refused_text(tmp_path / "a-v0")
+    s = minari.MinariDataset(tmp_path / "a-v0" / "data").storage
+    MinariStorage.new(
+        tmp_path / "new", s.observation_space, s.action_space, data_format="hdf5"
+    ).update_from_storage(s)
+    assert convert(tmp_path / "new")["rows_kept"] == 5
+
+
+def refused_text(source):
+    run = subprocess.run([converter(), str(source)], capture_output=True, text=True)
+    assert run.returncode == 1 and len(run.stderr.splitlines()) == 1, run.stderr
+    return run.stderr
+
+
+def test_parquet_both_ways(tmp_path):
+    columns = flat()
+    convert(write_h5(tmp_path / "a.hdf5", columns), tmp_path / "a.parquet")
+    table = pq.read_table(tmp_path / "a.parquet")
+    assert table.schema.field("obs_0").type == pa.float32()
+    assert table.schema.field("qpos_0").type == pa.float64()
+    assert table.schema.field("terminal").type == pa.bool_()
+    got = np.stack([table[f"next_obs_{j}"].to_numpy() for j in range(5)], axis=1)
+    np.testing.assert_array_equal(got, columns["next_observations"])
+    for codec in ("snappy", "zstd", "gzip", "lz4", "none"):
+        pq.write_table(table, tmp_path / "b.parquet", compression=codec, row_group_size=130)
+        convert(tmp_path / "b.parquet", tmp_path / "b.hdf5")
+        check_h5(tmp_path / "b.hdf5", columns)
+
+
+@pytest.mark.parametrize("kind", ["list", "fixed_size_list"])
+def test_parquet_list_columns(tmp_path, kind):
+    columns = flat()
+
+    def lists(key):
+        value = columns[key]
+        size = value.shape[1] if kind == "fixed_size_list" else -1
+        return pa.array(value.tolist(), pa.list_(pa.float32(), size))
+
+    table = pa.table({
+        "observations": lists("observations"),
+        "actions": lists("actions"),
+        "rewards": columns["rewards"],
+        "next_observations": lists("next_observations"),
+        "terminals": columns["terminals"],
+        "timeouts": columns["timeouts"],
+    })
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=130)
+    convert(tmp_path / "a.parquet", tmp_path / "b.hdf5")
+    check_h5(tmp_path / "b.hdf5", {k: v for k, v in columns.items() if not k.startswith("infos")})
+
+
+def test_bad_parquet(tmp_path):
+    base = {"obs_0": [1.0, 2.0], "act_0": [1.0, 2.0], "reward": [1.0, 2.0], "next_obs_0": [2.0, 3.0]}
+
+    def bad(**changes):
+        pq.write_table(pa.table({**base, **changes}), tmp_path / "a.parquet")
+        return refused(tmp_path / "a.parquet")
+
+    assert "`act_0`: wanted a number in every row, found none in row 1" in bad(act_0=pa.array([1.0, None]))
+    assert "`reward`" in bad(reward=["a", "b"])
+    ragged = pa.table({"obs": [[1.0], [1.0, 2.0]], "act_0": [1.0, 2.0], "reward": [1.0, 2.0]})
+    pq.write_table(ragged, tmp_path / "r.parquet")
+    assert "`obs`: wanted lists of one length, found another length in row 1" in refused(tmp_path / "r.parquet")
+    pq.write_table(pa.table({k: pa.array([], pa.float32()) for k in base}), tmp_path / "z.parquet")
+    assert "at least one row" in refused(tmp_path / "z.parquet")
+
+
+def test_npz_both_ways(tmp_path):
+    columns = flat()
+    convert(write_h5(tmp_path / "a.hdf5", columns), tmp_path / "a.npz")
+    with np.load(tmp_path / "a.npz") as archive:
+        for key, value in columns.items():
+            assert archive[key].dtype == value.dtype
+            np.testing.assert_array_equal(archive[key], value)
+    for save in (np.savez, np.savez_compressed):
+        save(tmp_path / "b.npz", **columns)
+        convert(tmp_path / "b.npz", tmp_path / "b.hdf5")
+        check_h5(tmp_path / "b.hdf5", columns)
+    np.savez(tmp_path / "f.npz", **{**columns, "observations": np.asfortranarray(columns["observations"])})
+    assert "row-major" in refused(tmp_path / "f.npz")
+    np.savez(tmp_path / "m.npz", **{**columns, "rewards": columns["rewards"][:-1]})
+    assert "`rewards`: wanted 500 rows" in refused(tmp_path / "m.npz")
+
+
+def test_csv_both_ways(tmp_path):
+    columns = flat()
+    convert(write_h5(tmp_path / "a.hdf5", columns), tmp_path / "a.csv")
+    with open(tmp_path / "a.csv") as f:
+        rows = list(csv.DictReader(f))
+    got = np.array([[row[f"obs_{j}"] for j in range(5)] for row in rows], dtype=np.float32)
+    np.testing.assert_array_equal(got, columns["observations"])
+    convert(tmp_path / "a.csv", tmp_path / "b.hdf5")
+    check_h5(tmp_path / "b.hdf5", columns)
