@@ -1,6 +1,6 @@
 //! The inner loops in plain Rust: for processors without AVX2, and the reference for those with it.
 
-use super::kernels::Kernel;
+use super::kernels::{Kernel, Stack};
 use super::layout::{FAN, Line};
 
 /// Plain Rust, compiled for whatever the target has.
@@ -41,6 +41,20 @@ impl Kernel for Portable {
     #[inline(always)]
     unsafe fn at_most(values: &[i32; FAN], limit: i32) -> u32 {
         (0..FAN).fold(0, |mask, i| mask | (u32::from(values[i] <= limit) << i))
+    }
+
+    #[inline(always)]
+    unsafe fn nearest(values: &[i32; FAN], mask: u32, _limit: i32) -> u32 {
+        (0..FAN as u32).filter(|i| mask & (1 << i) != 0).min_by_key(|&i| values[i as usize]).unwrap_or(0)
+    }
+
+    #[inline(always)]
+    unsafe fn push(stack: &mut Stack, values: &[i32; FAN], base: u32, mask: u32) {
+        for i in (0..FAN).filter(|i| mask & (1 << i) != 0) {
+            stack.distances[stack.len] = values[i];
+            stack.numbers[stack.len] = base + i as u32;
+            stack.len += 1;
+        }
     }
 
     #[inline(always)]

@@ -6,7 +6,7 @@ use super::kernels_portable::Portable;
 use super::layout::FAN;
 use super::project::Image;
 use super::query::{Limit, Prepared};
-use super::walk::{Task, Walker};
+use super::walk::{Job, Task, Walker};
 use super::{Parts, Tree};
 use crate::Metric;
 use crate::neighbors::Candidate;
@@ -69,30 +69,40 @@ impl Tree {
             keyed.sort_unstable_by_key(|q| (q.0, q.1));
         }
         let lists = self.pool.pieces(count, piece, |range| {
-            let mut walker = Walker::new(&self.parts, k);
-            let mut out = Vec::new();
-            for (_, i, prepared) in &keyed[range] {
-                self.walk(&mut walker, query(*i as usize), prepared, task);
-                take(self.outcome(&walker, prepared), &mut out);
-            }
-            out
+            let mut jobs = keyed[range].iter();
+            let (mut out, mut numbers) = (Vec::new(), Vec::new());
+            self.walk(
+                k,
+                &mut || {
+                    let (_, number, prepared) = jobs.next()?;
+                    let query = query(*number as usize);
+                    Some(Job { number: *number, query, prepared: prepared.clone(), task: *task })
+                },
+                &mut |walker| {
+                    numbers.push(walker.job.number);
+                    take(self.outcome(walker), &mut out);
+                },
+            );
+            (numbers, out)
         });
-        let lists = lists.concat();
-        let Some(&first) = lists.first() else { return lists };
-        let each = lists.len() / count;
-        let mut out = vec![first; lists.len()];
-        for (list, (_, i, _)) in lists.chunks_exact(each).zip(&keyed) {
-            out[*i as usize * each..(*i as usize + 1) * each].copy_from_slice(list);
+        let total = lists.iter().map(|l| l.1.len()).sum();
+        let Some(&first) = lists.first().and_then(|l| l.1.first()) else { return Vec::new() };
+        let mut out = vec![first; total];
+        for (numbers, list) in lists {
+            let each = list.len() / numbers.len();
+            for (items, number) in list.chunks_exact(each).zip(numbers) {
+                out[number as usize * each..(number as usize + 1) * each].copy_from_slice(items);
+            }
         }
         out
     }
 
-    pub(crate) fn outcome<'a>(&'a self, walker: &'a Walker, q: &Prepared) -> Outcome<'a> {
+    fn outcome<'a>(&'a self, walker: &'a Walker) -> Outcome<'a> {
         Outcome {
             best: walker.best.list(),
             stopped: walker.stopped,
             parts: &self.parts,
-            limits: q.limits,
+            limits: walker.job.prepared.limits,
             left_out: walker.left_out,
         }
     }
@@ -113,34 +123,82 @@ impl Tree {
         unsafe { prepare::<Portable>(&self.parts, query, number, image) }
     }
 
-    /// Walks one query; the answer is left in the walker.
-    pub(crate) fn walk(&self, walker: &mut Walker, query: &[f32], q: &Prepared, task: &Task) {
+    /// Walks every job that `next` hands out and shows each finished walker to `done`, in no particular order.
+    pub(crate) fn walk<'q>(
+        &'q self,
+        k: usize,
+        next: &mut dyn FnMut() -> Option<Job<'q>>,
+        done: &mut dyn FnMut(&Walker<'q>),
+    ) {
+        let mut team: Vec<Walker> = (0..TEAM).map(|_| Walker::new(&self.parts, k)).collect();
         let l1 = self.parts.metric == Metric::Manhattan;
         // SAFETY: `avx2` is set only when the processor has it; the portable loops run anywhere.
         unsafe {
             match (self.avx2, l1) {
                 #[cfg(target_arch = "x86_64")]
-                (true, false) => walk_avx2::<false>(walker, query, q, task),
+                (true, false) => walk_avx2::<false>(&mut team, next, done),
                 #[cfg(target_arch = "x86_64")]
-                (true, true) => walk_avx2::<true>(walker, query, q, task),
-                (_, false) => walker.run::<Portable, false>(query, q, task),
-                (_, true) => walker.run::<Portable, true>(query, q, task),
+                (true, true) => walk_avx2::<true>(&mut team, next, done),
+                (_, false) => take_turns::<Portable, false>(&mut team, next, done),
+                (_, true) => take_turns::<Portable, true>(&mut team, next, done),
+            }
+        }
+    }
+}
+
+/// Walks that take turns: enough for memory to answer in the meantime, few enough for the first-level cache.
+const TEAM: usize = 8;
+
+/// # Safety
+/// The processor must have what `K` needs.
+#[inline(always)]
+unsafe fn take_turns<'q, K: Kernel, const L1: bool>(
+    team: &mut [Walker<'q>],
+    next: &mut dyn FnMut() -> Option<Job<'q>>,
+    done: &mut dyn FnMut(&Walker<'q>),
+) {
+    let mut active = 0;
+    while active < team.len()
+        && let Some(job) = next()
+    {
+        team[active].begin::<K, L1>(job);
+        active += 1;
+    }
+    while active > 0 {
+        let mut i = 0;
+        while i < active {
+            // SAFETY: the caller vouches for the processor.
+            if unsafe { team[i].step::<K, L1>() } {
+                i += 1;
+                continue;
+            }
+            done(&team[i]);
+            if let Some(job) = next() {
+                team[i].begin::<K, L1>(job);
+                i += 1;
+            } else {
+                active -= 1;
+                team.swap(i, active);
             }
         }
     }
 }
 
 /// # Safety
-/// Needs AVX2.
+/// Needs AVX2, BMI and POPCNT.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-unsafe fn walk_avx2<const L1: bool>(walker: &mut Walker, query: &[f32], q: &Prepared, task: &Task) {
+unsafe fn walk_avx2<'q, const L1: bool>(
+    team: &mut [Walker<'q>],
+    next: &mut dyn FnMut() -> Option<Job<'q>>,
+    done: &mut dyn FnMut(&Walker<'q>),
+) {
     // SAFETY: the caller has checked for AVX2.
-    unsafe { walker.run::<super::kernels_avx2::Avx2, L1>(query, q, task) }
+    unsafe { take_turns::<super::kernels_avx2::Avx2, L1>(team, next, done) }
 }
 
 /// # Safety
-/// Needs AVX2.
+/// Needs AVX2, BMI and POPCNT.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 unsafe fn prepare_avx2(parts: &Parts, query: &[f32], number: u32, image: &mut Image) -> (u32, u32, Prepared) {
