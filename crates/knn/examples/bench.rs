@@ -7,7 +7,7 @@
 //! max_self), `--epsilon E`, `--within`, `--portable`, `--json FILE`, `--distances DIR` (k-th distances as .npy).
 
 use ndarray::{Array2, Axis};
-use offing_knn::{Metric, NeighborIndex, Path, Threads, Tree, TreeConfig};
+use offing_knn::{Loops, Metric, NeighborIndex, Threads, Tree, TreeConfig};
 use std::collections::HashMap;
 use std::error::Error;
 use std::io::Write;
@@ -35,15 +35,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         other => return Err(format!("unknown metric {other}").into()),
     };
     let threads: usize = get("threads", "2").parse()?;
-    let path = if args.contains_key("portable") { Path::Portable } else { Path::Auto };
-    let cfg = TreeConfig { metric, threads: Threads::Exactly(threads), path };
+    let loops = if args.contains_key("portable") { Loops::Portable } else { Loops::Auto };
+    let cfg = TreeConfig { metric, threads: Threads::Exactly(threads), loops };
     let repeat: usize = get("repeat", "3").parse()?;
     let mut results: Vec<Row> = Vec::new();
 
     let clock = Instant::now();
     let index = Tree::new(&cfg, rows.view())?;
     note(&mut results, "build", "s", vec![clock.elapsed().as_secs_f64()]);
-    note(&mut results, "memory", "bytes per byte of rows", vec![index.bytes() as f64 / (rows.len() * 4) as f64]);
+    note(
+        &mut results,
+        "memory",
+        "bytes per byte of rows",
+        vec![index.bytes() as f64 / (rows.len() * 4) as f64],
+    );
     for k in get("k", "1").split(',') {
         let k: usize = k.parse()?;
         for (name, queries) in &sets {
@@ -134,7 +139,10 @@ fn zscore<'a>(rows: &mut Array2<f32>, sets: impl Iterator<Item = &'a mut Array2<
 
 fn json(results: &[Row], threads: usize) -> String {
     let line = |(name, unit, samples): &Row| {
-        format!("{{\"name\":{name:?},\"unit\":{unit:?},\"median\":{},\"samples\":{samples:?}}}", median(samples))
+        format!(
+            "{{\"name\":{name:?},\"unit\":{unit:?},\"median\":{},\"samples\":{samples:?}}}",
+            median(samples)
+        )
     };
     let lines: Vec<String> = results.iter().map(line).collect();
     format!("{{\"bench\":\"knn\",\"threads\":{threads},\"results\":[\n{}\n]}}\n", lines.join(",\n"))

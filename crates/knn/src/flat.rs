@@ -56,7 +56,12 @@ impl Flat {
     }
 
     /// The best `k` of each query, one after the other; `skip(i)` is a row that query `i` may not return.
-    fn scan(&self, queries: &[f32], k: usize, skip: impl Fn(usize) -> Option<usize> + Sync) -> Vec<Candidate> {
+    fn scan(
+        &self,
+        queries: &[f32],
+        k: usize,
+        skip: impl Fn(usize) -> Option<usize> + Sync,
+    ) -> Vec<Candidate> {
         let count = queries.len() / self.dim;
         let piece = QUERY_BLOCK.min(count.div_ceil(self.pool.width()));
         let lists = self.pool.pieces(count, piece, |range| {
@@ -76,7 +81,13 @@ impl Flat {
         lists.concat()
     }
 
-    fn scan_block(&self, filter: &Filter, rows: std::ops::Range<usize>, skip: Option<usize>, best: &mut Best) {
+    fn scan_block(
+        &self,
+        filter: &Filter,
+        rows: std::ops::Range<usize>,
+        skip: Option<usize>,
+        best: &mut Best,
+    ) {
         for r in rows {
             let row = &self.rows[r * self.dim..(r + 1) * self.dim];
             if filter.far(row, best.worst_key()) || Some(r) == skip {

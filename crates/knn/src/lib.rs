@@ -30,7 +30,7 @@ pub use flat::{Flat, FlatConfig};
 pub use metric::Metric;
 pub use neighbors::Neighbors;
 pub use threads::Threads;
-pub use tree::{Certified, Path, Tree, TreeConfig};
+pub use tree::{Certified, Loops, Tree, TreeConfig};
 
 use ndarray::ArrayView2;
 

@@ -34,9 +34,9 @@ impl Metric {
         match self {
             Metric::Euclidean => sum(query, row, |a, b| square(f64::from(a) - f64::from(b))),
             Metric::Manhattan => sum(query, row, |a, b| (f64::from(a) - f64::from(b)).abs()),
-            Metric::Cosine => sum(query, row, |a, b| {
-                square(f64::from(a) * scales.query - f64::from(b) * scales.row)
-            }),
+            Metric::Cosine => {
+                sum(query, row, |a, b| square(f64::from(a) * scales.query - f64::from(b) * scales.row))
+            }
         }
     }
 
@@ -122,7 +122,9 @@ mod tests {
         assert_eq!(Metric::Manhattan.distance(Metric::Manhattan.key(&x, &y, Scales::ONE)), 7.0);
         let s = Scales { query: inverse_length(&x), row: inverse_length(&y) };
         let cos = 1.0 / (10f64.sqrt() * 17f64.sqrt());
-        assert!((f64::from(Metric::Cosine.distance(Metric::Cosine.key(&x, &y, s))) - (1.0 - cos)).abs() < 1e-7);
+        assert!(
+            (f64::from(Metric::Cosine.distance(Metric::Cosine.key(&x, &y, s))) - (1.0 - cos)).abs() < 1e-7
+        );
     }
 
     #[test]

@@ -45,7 +45,12 @@ impl Pool {
     }
 
     /// Runs `job` over 0..n in pieces of at most `piece`, returning the results in order.
-    pub(crate) fn pieces<T: Send>(&self, n: usize, piece: usize, job: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
+    pub(crate) fn pieces<T: Send>(
+        &self,
+        n: usize,
+        piece: usize,
+        job: impl Fn(Range<usize>) -> T + Sync,
+    ) -> Vec<T> {
         let piece = piece.max(1);
         let count = n.div_ceil(piece);
         let range = |i: usize| i * piece..((i + 1) * piece).min(n);

@@ -26,8 +26,14 @@ fn rows_that_cannot_be_indexed_are_named() {
     assert!(build_error(Metric::Manhattan, &bad).starts_with("row 2 column 0 is -inf"));
     let zero = array![[0.0, 1.0], [0.0, 0.0]];
     assert!(build_error(Metric::Cosine, &zero).starts_with("row 1 is a zero vector"));
-    assert!(build_error(Metric::Euclidean, &Array2::zeros((0, 3))).starts_with("cannot index 0 rows of 3 columns"));
-    assert!(build_error(Metric::Euclidean, &Array2::zeros((3, 0))).starts_with("cannot index 3 rows of 0 columns"));
+    assert!(
+        build_error(Metric::Euclidean, &Array2::zeros((0, 3)))
+            .starts_with("cannot index 0 rows of 3 columns")
+    );
+    assert!(
+        build_error(Metric::Euclidean, &Array2::zeros((3, 0)))
+            .starts_with("cannot index 3 rows of 0 columns")
+    );
 }
 
 #[test]
@@ -53,7 +59,9 @@ fn searches_that_cannot_be_answered_say_why() {
         );
         let bad = array![[1.0, 2.0], [0.5, f32::NAN]];
         assert!(message(index.search(bad.view(), 1).unwrap_err()).starts_with("query 1 column 1 is NaN"));
-        assert!(message(index.within(bad.view(), 1.0, 1).unwrap_err()).starts_with("query 1 column 1 is NaN"));
+        assert!(
+            message(index.within(bad.view(), 1.0, 1).unwrap_err()).starts_with("query 1 column 1 is NaN")
+        );
         let zero = array![[1.0, 2.0], [0.0, -0.0]];
         assert!(message(index.search(zero.view(), 1).unwrap_err()).starts_with("query 1 is a zero vector"));
     }

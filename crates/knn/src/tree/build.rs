@@ -167,7 +167,8 @@ impl Extent {
         if need == 0 && self.doublings[0] > 0 {
             return Grid::new(self.low, self.high);
         }
-        let wide = |sign: f64| middle.iter().zip(half).map(|(m, h)| m.0 + sign * h * (need as f64).exp2()).collect();
+        let wide =
+            |sign: f64| middle.iter().zip(half).map(|(m, h)| m.0 + sign * h * (need as f64).exp2()).collect();
         Grid::new(wide(-1.0), wide(1.0))
     }
 }
@@ -187,7 +188,12 @@ impl Lanes {
 }
 
 /// Quantises every row; returns the lanes, the rows inside the grid, those outside, and the grid with its errors.
-fn quantise_rows(source: &Source, p: &Projection, mut grid: Grid, pool: &Pool) -> (Lanes, Vec<u32>, Vec<u32>, Grid) {
+fn quantise_rows(
+    source: &Source,
+    p: &Projection,
+    mut grid: Grid,
+    pool: &Pool,
+) -> (Lanes, Vec<u32>, Vec<u32>, Grid) {
     let leaf_lanes = p.lanes(false);
     let stride = leaf_lanes + 1;
     let parts = pool.pieces(source.len(), PIECE, |range| {

@@ -9,11 +9,15 @@ pub(crate) fn signed_groups(columns: &[Vec<f64>], most: usize) -> Vec<Vec<f64>> 
     let d = columns.len();
     let pairs = columns[0].len().min(1024);
     // Differences of rows far apart in the sample stand for differences of a query and a row.
-    let difference = |c: &Vec<f64>| (0..pairs).map(|i| c[i] - c[(i + (c.len() / 2).max(1)) % c.len()]).collect();
+    let difference =
+        |c: &Vec<f64>| (0..pairs).map(|i| c[i] - c[(i + (c.len() / 2).max(1)) % c.len()]).collect();
     let mut groups: Vec<Group> = columns
         .iter()
         .enumerate()
-        .map(|(j, c)| Group { signs: (0..d).map(|i| f64::from(u8::from(i == j))).collect(), diff: difference(c) })
+        .map(|(j, c)| Group {
+            signs: (0..d).map(|i| f64::from(u8::from(i == j))).collect(),
+            diff: difference(c),
+        })
         .collect();
     let mut loss = vec![(f64::INFINITY, 1.0); d * d];
     for i in 0..d {

@@ -61,7 +61,7 @@ pub(crate) trait Kernel: Copy {
 
 /// Which inner loops an index runs. The choice never changes a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Path {
+pub enum Loops {
     /// AVX2 when the processor has it, else plain Rust.
     #[default]
     Auto,
@@ -69,11 +69,12 @@ pub enum Path {
     Portable,
 }
 
-impl Path {
+impl Loops {
     /// Whether the AVX2 loops will run.
     pub fn uses_avx2(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        return self == Path::Auto && std::arch::is_x86_feature_detected!("avx2")
+        return self == Loops::Auto
+            && std::arch::is_x86_feature_detected!("avx2")
             && std::arch::is_x86_feature_detected!("bmi1")
             && std::arch::is_x86_feature_detected!("bmi2")
             && std::arch::is_x86_feature_detected!("popcnt");
@@ -100,7 +101,7 @@ mod tests {
             q in prop::collection::vec([0u16..11_000, 0u16..11_000], 1..=8),
             limit in any::<i32>(),
         ) {
-            if Path::Auto.uses_avx2() {
+            if Loops::Auto.uses_avx2() {
                 let q: Vec<[u16; 2]> = q;
                 let node = &node[..2 * q.len()];
                 // SAFETY: AVX2 was detected; `node` has two lines for each pair.

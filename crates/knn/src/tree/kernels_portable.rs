@@ -1,4 +1,5 @@
-//! The inner loops in plain Rust: for processors without AVX2, and the reference for those with it.
+//! The inner loops in plain Rust: for processors without AVX2, and the reference for those with it. Sums wrap
+//! (as they do in AVX2) only when an index file was forged.
 
 use super::kernels::{Kernel, Stack};
 use super::layout::{FAN, Line};
@@ -17,7 +18,7 @@ impl Kernel for Portable {
                 for lane in 0..2 {
                     let (l, h) = (lo[2 * c + lane], hi[2 * c + lane]);
                     let gap = i32::from(l.saturating_sub(q[lane]) | q[lane].saturating_sub(h));
-                    acc[c] += if L1 { gap } else { gap * gap };
+                    acc[c] = acc[c].wrapping_add(if L1 { gap } else { gap.wrapping_mul(gap) });
                 }
             }
         }
@@ -31,7 +32,7 @@ impl Kernel for Portable {
             for r in 0..FAN {
                 for lane in 0..2 {
                     let gap = i32::from(line.0[2 * r + lane]) - i32::from(q[lane]);
-                    acc[r] += if L1 { gap.abs() } else { gap * gap };
+                    acc[r] = acc[r].wrapping_add(if L1 { gap.abs() } else { gap.wrapping_mul(gap) });
                 }
             }
         }

@@ -31,7 +31,8 @@ pub(crate) fn leading_axes(cov: &[f64], d: usize, m: usize) -> (Vec<Vec<f64>>, V
 
 /// A fixed, unstructured start: no axis of real data is orthogonal to all of these.
 fn start(i: usize, b: usize) -> f64 {
-    let x = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (b as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03);
+    let x = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        ^ (b as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03);
     let x = (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (x >> 11) as f64 / (1u64 << 53) as f64 - 0.5
 }
@@ -74,9 +75,11 @@ fn orthonormalise(basis: &mut [Vec<f64>]) {
 
 /// All eigenvectors of a symmetric matrix by cyclic Jacobi rotations, largest eigenvalue first.
 fn jacobi(mut a: Vec<f64>, d: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
-    let mut vectors: Vec<Vec<f64>> = (0..d).map(|i| (0..d).map(|j| f64::from(u8::from(i == j))).collect()).collect();
+    let mut vectors: Vec<Vec<f64>> =
+        (0..d).map(|i| (0..d).map(|j| f64::from(u8::from(i == j))).collect()).collect();
     for _ in 0..30 {
-        let off: f64 = (0..d).flat_map(|i| (0..i).map(move |j| (i, j))).map(|(i, j)| a[i * d + j].powi(2)).sum();
+        let off: f64 =
+            (0..d).flat_map(|i| (0..i).map(move |j| (i, j))).map(|(i, j)| a[i * d + j].powi(2)).sum();
         let diagonal: f64 = (0..d).map(|i| a[i * d + i].powi(2)).sum();
         if off <= 1e-26 * diagonal {
             break;

@@ -39,7 +39,8 @@ impl Projection {
     /// Chooses axes from a sample of rows. `most_axes` is what the memory budget allows.
     pub(crate) fn fit(metric: Metric, sample: &[&[f32]], most_axes: usize) -> Projection {
         let dim = sample[0].len();
-        let columns: Vec<Vec<f64>> = (0..dim).map(|j| sample.iter().map(|row| unit(metric, row, j)).collect()).collect();
+        let columns: Vec<Vec<f64>> =
+            (0..dim).map(|j| sample.iter().map(|row| unit(metric, row, j)).collect()).collect();
         let tamed: Vec<(f64, Vec<f64>)> = columns.into_iter().map(tame).collect();
         let center: Vec<f64> = tamed.iter().map(|(c, _)| *c).collect();
         let columns: Vec<Vec<f64>> = tamed.into_iter().map(|(_, v)| v).collect();
@@ -105,7 +106,9 @@ impl Projection {
             out.rest = [(square - inner - outer).max(0.0).sqrt(), (square - inner).max(0.0).sqrt()];
             // A difference of squares loses half the digits; without it only the sums round.
             let loss = if self.has_rest(true) { (4.0 * terms * f64::EPSILON).sqrt() } else { 0.0 };
-            out.error = (loss + 8.0 * terms * f64::EPSILON) * square.sqrt();
+            // A unit vector is itself rounded; the values of the other metrics are exact.
+            let unit = if self.metric == Metric::Cosine { terms * f64::EPSILON } else { 0.0 };
+            out.error = (loss + 8.0 * terms * f64::EPSILON) * square.sqrt() + unit;
         }
     }
 }

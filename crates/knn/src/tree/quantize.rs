@@ -33,7 +33,8 @@ impl Grid {
     pub(crate) fn new(low: Vec<f64>, high: Vec<f64>) -> Grid {
         let spans = || low.iter().zip(&high).map(|(l, h)| h - l);
         let widest = spans().fold(0.0, f64::max);
-        let diagonal = spans().map(|s| (s / widest.max(f64::MIN_POSITIVE)).powi(2)).sum::<f64>().sqrt() * widest;
+        let diagonal =
+            spans().map(|s| (s / widest.max(f64::MIN_POSITIVE)).powi(2)).sum::<f64>().sqrt() * widest;
         // 46340² < 2³¹; one step per lane is left for rounding up.
         let step = (diagonal / 46_200.0).max(widest / 32_700.0);
         let step = if step.is_normal() { step } else { f64::MIN_POSITIVE * 1e30 };

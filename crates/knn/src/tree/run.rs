@@ -1,6 +1,7 @@
 //! Batches: queries are prepared, sorted by the leaf they fall into so that neighbours share caches, walked by
 //! as many threads as there are, and put back in their order.
 
+use super::group::Group;
 use super::kernels::Kernel;
 use super::kernels_portable::Portable;
 use super::layout::FAN;
@@ -9,11 +10,14 @@ use super::query::{Limit, Prepared};
 use super::walk::{Job, Task, Walker};
 use super::{Parts, Tree};
 use crate::Metric;
-use crate::neighbors::Candidate;
+use crate::neighbors::Best;
+
+/// Most queries that walk together: their lanes fit the second-level cache.
+pub(crate) const GROUP: usize = 1024;
 
 /// What a walk found.
 pub(crate) struct Outcome<'a> {
-    pub(crate) best: &'a [Candidate],
+    pub(crate) best: &'a Best,
     /// The walk ended early because the k-th neighbour is near enough.
     pub(crate) stopped: bool,
     parts: &'a Parts,
@@ -69,20 +73,17 @@ impl Tree {
             keyed.sort_unstable_by_key(|q| (q.0, q.1));
         }
         let lists = self.pool.pieces(count, piece, |range| {
-            let mut jobs = keyed[range].iter();
+            let mut jobs = keyed[range].iter().map(|(_, number, prepared)| Job {
+                number: *number,
+                query: query(*number as usize),
+                prepared: prepared.clone(),
+                task: *task,
+            });
             let (mut out, mut numbers) = (Vec::new(), Vec::new());
-            self.walk(
-                k,
-                &mut || {
-                    let (_, number, prepared) = jobs.next()?;
-                    let query = query(*number as usize);
-                    Some(Job { number: *number, query, prepared: prepared.clone(), task: *task })
-                },
-                &mut |walker| {
-                    numbers.push(walker.job.number);
-                    take(self.outcome(walker), &mut out);
-                },
-            );
+            self.walk(k, &mut jobs, &mut |walker| {
+                numbers.push(walker.job.number);
+                take(self.outcome(walker), &mut out);
+            });
             (numbers, out)
         });
         let total = lists.iter().map(|l| l.1.len()).sum();
@@ -99,7 +100,7 @@ impl Tree {
 
     fn outcome<'a>(&'a self, walker: &'a Walker) -> Outcome<'a> {
         Outcome {
-            best: walker.best.list(),
+            best: &walker.best,
             stopped: walker.stopped,
             parts: &self.parts,
             limits: walker.job.prepared.limits,
@@ -109,7 +110,7 @@ impl Tree {
 
     /// Queries one task takes: enough tasks to balance, enough queries to share caches.
     fn piece(&self, count: usize) -> usize {
-        count.div_ceil(8 * self.pool.width()).clamp(4, 512)
+        count.div_ceil(4 * self.pool.width()).clamp(4, GROUP)
     }
 
     /// A query made ready, with its number and the leaf it falls into.
@@ -123,62 +124,23 @@ impl Tree {
         unsafe { prepare::<Portable>(&self.parts, query, number, image) }
     }
 
-    /// Walks every job that `next` hands out and shows each finished walker to `done`, in no particular order.
+    /// Walks all `jobs` (at most 65536) and shows each finished walker to `done`, in no particular order.
     pub(crate) fn walk<'q>(
         &'q self,
         k: usize,
-        next: &mut dyn FnMut() -> Option<Job<'q>>,
+        jobs: &mut dyn Iterator<Item = Job<'q>>,
         done: &mut dyn FnMut(&Walker<'q>),
     ) {
-        let mut team: Vec<Walker> = (0..TEAM).map(|_| Walker::new(&self.parts, k)).collect();
         let l1 = self.parts.metric == Metric::Manhattan;
         // SAFETY: `avx2` is set only when the processor has it; the portable loops run anywhere.
         unsafe {
             match (self.avx2, l1) {
                 #[cfg(target_arch = "x86_64")]
-                (true, false) => walk_avx2::<false>(&mut team, next, done),
+                (true, false) => walk_avx2::<false>(&self.parts, k, jobs, done),
                 #[cfg(target_arch = "x86_64")]
-                (true, true) => walk_avx2::<true>(&mut team, next, done),
-                (_, false) => take_turns::<Portable, false>(&mut team, next, done),
-                (_, true) => take_turns::<Portable, true>(&mut team, next, done),
-            }
-        }
-    }
-}
-
-/// Walks that take turns: enough for memory to answer in the meantime, few enough for the first-level cache.
-const TEAM: usize = 8;
-
-/// # Safety
-/// The processor must have what `K` needs.
-#[inline(always)]
-unsafe fn take_turns<'q, K: Kernel, const L1: bool>(
-    team: &mut [Walker<'q>],
-    next: &mut dyn FnMut() -> Option<Job<'q>>,
-    done: &mut dyn FnMut(&Walker<'q>),
-) {
-    let mut active = 0;
-    while active < team.len()
-        && let Some(job) = next()
-    {
-        team[active].begin::<K, L1>(job);
-        active += 1;
-    }
-    while active > 0 {
-        let mut i = 0;
-        while i < active {
-            // SAFETY: the caller vouches for the processor.
-            if unsafe { team[i].step::<K, L1>() } {
-                i += 1;
-                continue;
-            }
-            done(&team[i]);
-            if let Some(job) = next() {
-                team[i].begin::<K, L1>(job);
-                i += 1;
-            } else {
-                active -= 1;
-                team.swap(i, active);
+                (true, true) => walk_avx2::<true>(&self.parts, k, jobs, done),
+                (_, false) => walk::<Portable, false>(&self.parts, k, jobs, done),
+                (_, true) => walk::<Portable, true>(&self.parts, k, jobs, done),
             }
         }
     }
@@ -189,12 +151,26 @@ unsafe fn take_turns<'q, K: Kernel, const L1: bool>(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 unsafe fn walk_avx2<'q, const L1: bool>(
-    team: &mut [Walker<'q>],
-    next: &mut dyn FnMut() -> Option<Job<'q>>,
+    parts: &'q Parts,
+    k: usize,
+    jobs: &mut dyn Iterator<Item = Job<'q>>,
     done: &mut dyn FnMut(&Walker<'q>),
 ) {
     // SAFETY: the caller has checked for AVX2.
-    unsafe { take_turns::<super::kernels_avx2::Avx2, L1>(team, next, done) }
+    unsafe { walk::<super::kernels_avx2::Avx2, L1>(parts, k, jobs, done) }
+}
+
+/// # Safety
+/// The processor must have what `K` needs.
+#[inline(always)]
+unsafe fn walk<'q, K: Kernel, const L1: bool>(
+    parts: &'q Parts,
+    k: usize,
+    jobs: &mut dyn Iterator<Item = Job<'q>>,
+    done: &mut dyn FnMut(&Walker<'q>),
+) {
+    // SAFETY: the caller vouches for the processor.
+    unsafe { Group::new(parts, k).run::<K, L1>(jobs, done) }
 }
 
 /// # Safety
@@ -209,7 +185,12 @@ unsafe fn prepare_avx2(parts: &Parts, query: &[f32], number: u32, image: &mut Im
 /// # Safety
 /// The processor must have what `K` needs.
 #[inline(always)]
-unsafe fn prepare<K: Kernel>(parts: &Parts, query: &[f32], number: u32, image: &mut Image) -> (u32, u32, Prepared) {
+unsafe fn prepare<K: Kernel>(
+    parts: &Parts,
+    query: &[f32],
+    number: u32,
+    image: &mut Image,
+) -> (u32, u32, Prepared) {
     let q = Prepared::new(parts, query, image);
     let layout = &parts.layout;
     let mut index = 0;

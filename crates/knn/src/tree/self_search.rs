@@ -8,7 +8,7 @@ use crate::neighbors::Candidate;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows one task takes: they are neighbours already, being in leaf order.
-const PIECE: usize = 512;
+const PIECE: usize = super::run::GROUP;
 
 impl Tree {
     fn stored(&self, place: usize) -> &[f32] {
@@ -22,10 +22,10 @@ impl Tree {
         let lists = self.pool.pieces(rows, PIECE, |range| {
             let (mut numbers, mut out) = (Vec::new(), Vec::new());
             let mut image = Image::default();
-            let mut places = range.clone();
-            self.walk(k, &mut || places.next().map(|p| self.own_job(p, Task::SEARCH, &mut image)), &mut |walker| {
+            let places = range.clone();
+            self.walk(k, &mut places.map(|p| self.own_job(p, Task::SEARCH, &mut image)), &mut |walker| {
                 numbers.push(self.parts.ids[walker.job.number as usize]);
-                out.extend_from_slice(walker.best.list());
+                out.extend(walker.best.padded());
             });
             (numbers, out)
         });
@@ -55,9 +55,9 @@ impl Tree {
             let mut out = vec![f64::INFINITY; range.len()];
             let mut image = Image::default();
             // Rows outside the grid have no neighbourhood and keep an infinite bound.
-            let mut places = range.start..range.end.min(self.parts.layout.tame);
+            let places = range.start..range.end.min(self.parts.layout.tame);
             let task = |place| Task { root: Some(self.surroundings(place, k)), ..Task::SEARCH };
-            self.walk(k, &mut || places.next().map(|p| self.own_job(p, task(p), &mut image)), &mut |walker| {
+            self.walk(k, &mut places.map(|p| self.own_job(p, task(p), &mut image)), &mut |walker| {
                 out[walker.job.number as usize - range.start] = walker.best.worst_key();
             });
             out
@@ -67,15 +67,13 @@ impl Tree {
         // Keys are not negative, so their bits are ordered as they are.
         let most = AtomicU64::new(0f64.to_bits());
         let reached = || f64::from_bits(most.load(Ordering::Relaxed));
-        self.pool.pieces(rows, PIECE, |range| {
+        self.pool.pieces(rows, PIECE / 16, |range| {
             let mut image = Image::default();
-            let mut jobs = order[range].iter();
-            let mut next = || {
-                let &(upper, place) = jobs.next()?;
+            let mut jobs = order[range].iter().map_while(|&(upper, place)| {
                 let task = Task { start_key: upper, stop_key: reached(), ..Task::SEARCH };
                 (upper > task.stop_key).then(|| self.own_job(place as usize, task, &mut image))
-            };
-            self.walk(k, &mut next, &mut |walker| {
+            });
+            self.walk(k, &mut jobs, &mut |walker| {
                 if !walker.stopped {
                     most.fetch_max(walker.best.worst_key().to_bits(), Ordering::Relaxed);
                 }

@@ -33,7 +33,11 @@ const HUGE: usize = 4 << 20;
 impl<T: Plain> Store<T> {
     /// Keeps `values`, in huge pages if they are many.
     pub(crate) fn new(values: Vec<T>) -> Store<T> {
-        if size_of_val(&*values) < HUGE { Store::Owned(values) } else { Self::huge(&values).unwrap_or(Store::Owned(values)) }
+        if size_of_val(&*values) < HUGE {
+            Store::Owned(values)
+        } else {
+            Self::huge(&values).unwrap_or(Store::Owned(values))
+        }
     }
 
     fn huge(values: &[T]) -> Option<Store<T>> {

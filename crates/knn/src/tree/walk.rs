@@ -5,7 +5,7 @@
 
 use super::Parts;
 use super::kernels::{Kernel, Stack};
-use super::layout::FAN;
+use super::layout::{FAN, Line};
 use super::query::Prepared;
 use crate::Metric;
 use crate::metric::Scales;
@@ -120,6 +120,32 @@ impl<'q> Walker<'q> {
         });
     }
 
+    /// Starts over with nothing but the bound, for a walk that will meet the same rows again.
+    #[inline(always)]
+    pub(crate) fn restart<const L1: bool>(&mut self) {
+        self.pending.clear();
+        self.best.clear();
+        self.uppers.clear();
+        self.measure_strays::<L1>();
+    }
+
+    /// The bound on the grid: for rows, for boxes.
+    #[inline(always)]
+    pub(crate) fn limits(&self) -> [i32; 2] {
+        self.limit
+    }
+
+    /// Measures what is left and settles the answer.
+    #[inline(always)]
+    pub(crate) fn finish<const L1: bool>(&mut self) {
+        if self.near_enough() {
+            self.stopped = true;
+            return;
+        }
+        self.measure_pending::<L1>();
+        self.stopped = self.best.worst_key() <= self.job.task.stop_key;
+    }
+
     /// Does the next bit of work; false when the answer is complete.
     ///
     /// # Safety
@@ -127,8 +153,7 @@ impl<'q> Walker<'q> {
     #[inline(always)]
     pub(crate) unsafe fn step<K: Kernel, const L1: bool>(&mut self) -> bool {
         let Some(current) = self.current else {
-            self.measure_pending::<L1>();
-            self.stopped = self.best.worst_key() <= self.job.task.stop_key;
+            self.finish::<L1>();
             return false;
         };
         let (level, index) = (current >> INDEX_BITS, (current & ((1 << INDEX_BITS) - 1)) as usize);
@@ -141,7 +166,7 @@ impl<'q> Walker<'q> {
                 self.open::<K, L1>(level as usize - 1, index)
             }
         };
-        if self.uppers.len() == self.k && self.uppers[self.k - 1] <= self.job.task.stop_key {
+        if self.near_enough() {
             self.stopped = true;
             return false;
         }
@@ -235,17 +260,31 @@ impl<'q> Walker<'q> {
         // SAFETY: the caller vouches for the processor; a block has one line for each pair.
         let distances = unsafe { K::rows::<L1>(block, &self.job.prepared.leaf[..pairs]) };
         // SAFETY: as above.
-        let mut near = unsafe { K::at_most(&distances, self.limit[0]) };
+        let near = unsafe { K::at_most(&distances, self.limit[0]) };
         if self.job.task.shrink < 1.0 {
             let far = (0..FAN).filter(|r| near & (1 << r) == 0).map(|r| distances[r]).min();
             self.left_out[0] = self.left_out[0].min(far.unwrap_or(i32::MAX));
         }
+        if near != 0 {
+            self.consider_rows::<L1>(leaf, block, &distances, near);
+        }
+    }
+
+    /// Considers the rows of a leaf that are in `near`; returns the limits after that.
+    #[inline(always)]
+    pub(crate) fn consider_rows<const L1: bool>(
+        &mut self,
+        leaf: usize,
+        block: &[Line],
+        distances: &[i32; FAN],
+        mut near: u32,
+    ) -> [i32; 2] {
         while near != 0 {
             let r = near.trailing_zeros() as usize;
             near &= near - 1;
             let place = leaf * FAN + r;
-            if place < parts.layout.tame && place as u32 != self.job.task.skip {
-                let lane = parts.projection.axes;
+            if place < self.parts.layout.tame && place as u32 != self.job.task.skip {
+                let lane = self.parts.projection.axes;
                 let rest = block.get(lane / 2).map_or(0, |line| line.0[2 * r + lane % 2]);
                 self.consider::<L1>(distances[r], place as u32, rest);
             }
@@ -254,6 +293,17 @@ impl<'q> Walker<'q> {
         if self.pending.len() >= most {
             self.measure_pending::<L1>();
         }
+        if self.near_enough() {
+            // Nothing passes any more.
+            self.limit = [-1; 2];
+        }
+        self.limit
+    }
+
+    /// Whether the k-th neighbour is known to be as near as was asked.
+    #[inline(always)]
+    fn near_enough(&self) -> bool {
+        self.uppers.len() == self.k && self.uppers[self.k - 1] <= self.job.task.stop_key
     }
 
     /// Keeps a row for measuring, and lets its upper bound tighten the search. `rest` is the row's last lane.
@@ -269,7 +319,8 @@ impl<'q> Walker<'q> {
             // |x−y|² is the part along the axes plus at most (rest of x + rest of y)²; the grid distance holds
             // (rest of x − rest of y)², and the two squares differ by four times the product.
             let steps = (f64::from(distance).sqrt() + q.limits[0].error) * parts.grid.step;
-            let rests = if q.rest4 > 0.0 { q.rest4 * parts.grid.rest_of(&parts.projection, rest) } else { 0.0 };
+            let rests =
+                if q.rest4 > 0.0 { q.rest4 * parts.grid.rest_of(&parts.projection, rest) } else { 0.0 };
             self.offer_upper::<L1>((steps * steps + rests) * (1.0 + 1e-9));
         }
     }
