@@ -220,7 +220,7 @@ fn read_header(map: &Mmap) -> Checked<[u64; WORDS]> {
     let stored = std::mem::take(&mut words[2]);
     let mut sum = Checksum::new();
     sum.header(&words);
-    if map.len() % ALIGN != 0 {
+    if !map.len().is_multiple_of(ALIGN) {
         return Err("damaged: its length is odd; copy or build it again".into());
     }
     sum.add(&map[HEADER..]);

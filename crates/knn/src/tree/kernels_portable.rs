@@ -29,10 +29,10 @@ impl Kernel for Portable {
     unsafe fn rows<const L1: bool>(block: &[Line], query: &[[u16; 2]]) -> [i32; FAN] {
         let mut acc = [0i32; FAN];
         for (line, q) in block.iter().zip(query) {
-            for r in 0..FAN {
-                for lane in 0..2 {
-                    let gap = i32::from(line.0[2 * r + lane]) - i32::from(q[lane]);
-                    acc[r] = acc[r].wrapping_add(if L1 { gap.abs() } else { gap.wrapping_mul(gap) });
+            for (sum, pair) in acc.iter_mut().zip(line.0.chunks_exact(2)) {
+                for (row, query) in pair.iter().zip(q) {
+                    let gap = i32::from(*row) - i32::from(*query);
+                    *sum = sum.wrapping_add(if L1 { gap.abs() } else { gap.wrapping_mul(gap) });
                 }
             }
         }
