@@ -1,4 +1,5 @@
 //! Index files: what is saved comes back bit for bit, and what is damaged is refused.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as loudly as tests")]
 
 use ndarray::Array2;
 use offing_knn::{Error, Metric, NeighborIndex, Tree, TreeConfig};

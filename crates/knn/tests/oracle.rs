@@ -1,4 +1,5 @@
 //! Both indexes against a ten-line linear scan, on data chosen to be nasty.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as loudly as tests")]
 
 use ndarray::{Array2, ArrayView1, ArrayView2};
 use offing_knn::{Flat, FlatConfig, Loops, Metric, NeighborIndex, Neighbors, Threads, Tree, TreeConfig};
