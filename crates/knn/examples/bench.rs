@@ -7,7 +7,7 @@
 //! max_self), `--epsilon E`, `--within`, `--portable`, `--json FILE`, `--distances DIR` (k-th distances as .npy).
 
 use ndarray::{Array2, Axis};
-use offing_knn::{Metric, NeighborIndex, Path, Threads, Tree, TreeConfig};
+use offing_knn::{Loops, Metric, NeighborIndex, Threads, Tree, TreeConfig};
 use std::collections::HashMap;
 use std::error::Error;
 use std::io::Write;
@@ -35,8 +35,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         other => return Err(format!("unknown metric {other}").into()),
     };
     let threads: usize = get("threads", "2").parse()?;
-    let path = if args.contains_key("portable") { Path::Portable } else { Path::Auto };
-    let cfg = TreeConfig { metric, threads: Threads::Exactly(threads), path };
+    let loops = if args.contains_key("portable") { Loops::Portable } else { Loops::Auto };
+    let cfg = TreeConfig { metric, threads: Threads::Exactly(threads), loops };
     let repeat: usize = get("repeat", "3").parse()?;
     let mut results: Vec<Row> = Vec::new();
 

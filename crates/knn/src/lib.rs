@@ -30,12 +30,12 @@ pub use flat::{Flat, FlatConfig};
 pub use metric::Metric;
 pub use neighbors::Neighbors;
 pub use threads::Threads;
-pub use tree::{Certified, Path, Tree, TreeConfig};
+pub use tree::{Certified, Loops, Tree, TreeConfig};
 
 use ndarray::ArrayView2;
 
-/// Most rows one index can hold: ids are 32 bits wide and one value is kept free.
-pub const MAX_ROWS: usize = u32::MAX as usize - 64;
+/// Most rows one index can hold: ids and places in the tree are 32 bits wide.
+pub const MAX_ROWS: usize = (1 << 31) - 64;
 
 /// Nearest-neighbour search over a fixed set of rows.
 ///

@@ -73,6 +73,11 @@ impl Best {
         &self.list
     }
 
+    /// The list, filled up to `k` with nothing: only a forged index file leaves a gap.
+    pub(crate) fn padded(&self) -> impl Iterator<Item = Candidate> + '_ {
+        self.list.iter().copied().chain(std::iter::repeat(Candidate::NONE)).take(self.k)
+    }
+
     /// Takes `c` in if it belongs to the best `k`.
     #[inline]
     pub(crate) fn offer(&mut self, c: Candidate) {

@@ -1,4 +1,5 @@
 //! Bad input is an error value with one line that names the numbers, never a panic and never an answer.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as loudly as tests")]
 
 use ndarray::{Array2, array};
 use offing_knn::{Flat, FlatConfig, Metric, NeighborIndex, Tree, TreeConfig};

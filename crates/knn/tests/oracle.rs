@@ -1,7 +1,8 @@
 //! Both indexes against a ten-line linear scan, on data chosen to be nasty.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may fail as loudly as tests")]
 
 use ndarray::{Array2, ArrayView1, ArrayView2};
-use offing_knn::{Flat, FlatConfig, Metric, NeighborIndex, Neighbors, Path, Threads, Tree, TreeConfig};
+use offing_knn::{Flat, FlatConfig, Loops, Metric, NeighborIndex, Neighbors, Threads, Tree, TreeConfig};
 use proptest::prelude::*;
 
 const METRICS: [Metric; 3] = [Metric::Euclidean, Metric::Manhattan, Metric::Cosine];
@@ -70,8 +71,8 @@ fn lines(n: &Neighbors) -> impl Iterator<Item = (&[u32], &[f32])> {
         .map(|(i, d)| (i.to_slice().unwrap(), d.to_slice().unwrap()))
 }
 
-fn tree(metric: Metric, rows: ArrayView2<f32>, path: Path, threads: usize) -> Tree {
-    Tree::new(&TreeConfig { metric, threads: Threads::Exactly(threads), path }, rows).unwrap()
+fn tree(metric: Metric, rows: ArrayView2<f32>, loops: Loops, threads: usize) -> Tree {
+    Tree::new(&TreeConfig { metric, threads: Threads::Exactly(threads), loops }, rows).unwrap()
 }
 
 /// Everything an index promises, on one set of rows and queries.
@@ -85,13 +86,13 @@ fn check_index(rows: &Array2<f32>, queries: &Array2<f32>, k: usize, exact_ids: b
         let exact_ids = exact_ids && metric != Metric::Cosine;
         let k = k.min(rows.nrows());
         let flat = Flat::new(&FlatConfig { metric, ..Default::default() }, rows.view()).unwrap();
-        let fast = tree(metric, rows.view(), Path::Auto, 1);
+        let fast = tree(metric, rows.view(), Loops::Auto, 1);
         let found = fast.search(queries.view(), k).unwrap();
         for (line, query) in lines(&found).zip(queries.outer_iter()) {
             check_line(metric, rows.view(), query, None, line, exact_ids);
         }
         assert_eq!(found, flat.search(queries.view(), k).unwrap(), "{metric:?}: flat and tree differ");
-        assert_eq!(found, tree(metric, rows.view(), Path::Portable, 2).search(queries.view(), k).unwrap());
+        assert_eq!(found, tree(metric, rows.view(), Loops::Portable, 2).search(queries.view(), k).unwrap());
         check_within(&fast, &flat, queries, &found, k);
         check_approx(&fast, queries, &found, k);
         if rows.nrows() > 1 {
@@ -184,7 +185,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..Default::default() })]
     #[test]
     fn equals_the_linear_scan(
         kind in kinds(), other in kinds(),
@@ -205,7 +206,7 @@ proptest! {
 
 /// More with OFFING_KNN_CASES.
 fn cases() -> u32 {
-    std::env::var("OFFING_KNN_CASES").ok().and_then(|v| v.parse().ok()).unwrap_or(150)
+    std::env::var("OFFING_KNN_CASES").ok().and_then(|v| v.parse().ok()).unwrap_or(80)
 }
 
 #[test]
@@ -237,13 +238,13 @@ fn many_rows_of_many_sizes() {
 /// As `check_index` without the parts that are quadratic in the rows.
 fn check_index_large(rows: &Array2<f32>, queries: &Array2<f32>) {
     for metric in METRICS {
-        let index = tree(metric, rows.view(), Path::Auto, 2);
+        let index = tree(metric, rows.view(), Loops::Auto, 2);
         for k in [1, 10] {
             let found = index.search(queries.view(), k).unwrap();
             for (line, query) in lines(&found).zip(queries.outer_iter()) {
                 check_line(metric, rows.view(), query, None, line, false);
             }
-            let portable = tree(metric, rows.view(), Path::Portable, 1);
+            let portable = tree(metric, rows.view(), Loops::Portable, 1);
             assert_eq!(found, portable.search(queries.view(), k).unwrap());
             let own = index.search_self(k).unwrap();
             assert_eq!(own, portable.search_self(k).unwrap());

@@ -45,11 +45,11 @@ pub(crate) fn build(cfg: &TreeConfig, rows: ArrayView2<f32>, pool: &Pool) -> Res
         layout,
         projection,
         grid,
-        rows: Store::Owned(ordered),
-        ids: Store::Owned(order),
-        inverse: Store::Owned(inverse),
-        blocks: Store::Owned(blocks),
-        nodes: Store::Owned(nodes),
+        rows: Store::new(ordered),
+        ids: Store::new(order),
+        inverse: Store::new(inverse),
+        blocks: Store::new(blocks),
+        nodes: Store::new(nodes),
     })
 }
 

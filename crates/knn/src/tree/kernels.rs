@@ -2,6 +2,24 @@
 
 use super::layout::{FAN, Line};
 
+/// Nodes and leaves still to be looked at, with their distances.
+///
+/// A walk keeps at most seven siblings a level, of at most twelve levels, and a push writes eight at once.
+#[derive(Debug, Clone)]
+pub(crate) struct Stack {
+    pub(crate) len: usize,
+    pub(crate) distances: [i32; Stack::ROOM],
+    pub(crate) numbers: [u32; Stack::ROOM],
+}
+
+impl Stack {
+    pub(crate) const ROOM: usize = 7 * 12 + 2 * FAN;
+
+    pub(crate) fn new() -> Stack {
+        Stack { len: 0, distances: [0; Stack::ROOM], numbers: [0; Stack::ROOM] }
+    }
+}
+
 /// Lower bounds of eight boxes or distances of eight rows at once, in quantised units.
 ///
 /// Values stay below 2¹⁵ in every lane and their squares sum to less than 2³¹ (see `quantize.rs`), so no
@@ -25,13 +43,25 @@ pub(crate) trait Kernel: Copy {
     /// The processor must have the features of the implementation.
     unsafe fn at_most(values: &[i32; FAN], limit: i32) -> u32;
 
+    /// The set bit of `mask` whose value is (nearly) the smallest; all those values are at most `limit`.
+    ///
+    /// # Safety
+    /// As for `at_most`. `mask` must have a bit set.
+    unsafe fn nearest(values: &[i32; FAN], mask: u32, limit: i32) -> u32;
+
+    /// Appends value i and number `base + i` for every set bit i of `mask`.
+    ///
+    /// # Safety
+    /// As for `at_most`.
+    unsafe fn push(stack: &mut Stack, values: &[i32; FAN], base: u32, mask: u32);
+
     /// Asks for data that will be read soon.
     fn prefetch<T>(data: &[T]);
 }
 
 /// Which inner loops an index runs. The choice never changes a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Path {
+pub enum Loops {
     /// AVX2 when the processor has it, else plain Rust.
     #[default]
     Auto,
@@ -39,11 +69,15 @@ pub enum Path {
     Portable,
 }
 
-impl Path {
+impl Loops {
     /// Whether the AVX2 loops will run.
     pub fn uses_avx2(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        return self == Path::Auto && std::arch::is_x86_feature_detected!("avx2");
+        return self == Loops::Auto
+            && std::arch::is_x86_feature_detected!("avx2")
+            && std::arch::is_x86_feature_detected!("bmi1")
+            && std::arch::is_x86_feature_detected!("bmi2")
+            && std::arch::is_x86_feature_detected!("popcnt");
         #[cfg(not(target_arch = "x86_64"))]
         false
     }
@@ -67,7 +101,7 @@ mod tests {
             q in prop::collection::vec([0u16..11_000, 0u16..11_000], 1..=8),
             limit in any::<i32>(),
         ) {
-            if Path::Auto.uses_avx2() {
+            if Loops::Auto.uses_avx2() {
                 let q: Vec<[u16; 2]> = q;
                 let node = &node[..2 * q.len()];
                 // SAFETY: AVX2 was detected; `node` has two lines for each pair.
@@ -77,7 +111,20 @@ mod tests {
                     prop_assert_eq!(Avx2::boxes::<true>(node, &q), Portable::boxes::<true>(node, &q));
                     prop_assert_eq!(Avx2::rows::<false>(node, &q), Portable::rows::<false>(node, &q));
                     prop_assert_eq!(Avx2::rows::<true>(node, &q), Portable::rows::<true>(node, &q));
-                    prop_assert_eq!(Avx2::at_most(&boxes, limit), Portable::at_most(&boxes, limit));
+                    let mask = Avx2::at_most(&boxes, limit);
+                    prop_assert_eq!(mask, Portable::at_most(&boxes, limit));
+                    let (mut a, mut b) = (Stack::new(), Stack::new());
+                    Avx2::push(&mut a, &boxes, 40, mask);
+                    Portable::push(&mut b, &boxes, 40, mask);
+                    prop_assert_eq!(a.len, b.len);
+                    prop_assert_eq!(&a.distances[..a.len], &b.distances[..b.len]);
+                    prop_assert_eq!(&a.numbers[..a.len], &b.numbers[..b.len]);
+                    if mask != 0 {
+                        // The AVX2 choice compares the leading 16 bits only.
+                        let (x, y) = (Avx2::nearest(&boxes, mask, limit), Portable::nearest(&boxes, mask, limit));
+                        let gap = boxes[x as usize] - boxes[y as usize];
+                        prop_assert!(mask & (1 << x) != 0 && gap >= 0 && gap <= limit >> 14);
+                    }
                 }
             }
         }

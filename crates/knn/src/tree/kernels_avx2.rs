@@ -1,6 +1,6 @@
 //! The inner loops with AVX2: eight children or eight rows in one register.
 
-use super::kernels::Kernel;
+use super::kernels::{Kernel, Stack};
 use super::layout::{FAN, Line};
 use std::arch::x86_64::*;
 
@@ -56,6 +56,35 @@ impl Kernel for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn nearest(values: &[i32; FAN], mask: u32, limit: i32) -> u32 {
+        // SAFETY: the caller has checked for AVX2; the loads cover whole arrays.
+        unsafe {
+            // Keep the leading 16 bits of what can occur, lift the lanes outside the mask, take the minimum.
+            let shift = 16u32.saturating_sub(limit.leading_zeros());
+            let v = _mm256_loadu_si256(values.as_ptr().cast());
+            let v = _mm256_srl_epi32(v, _mm_cvtsi32_si128(shift as i32));
+            let packed = _mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+            let outside = _mm_loadu_si128(OUTSIDE[mask as usize & 0xff].as_ptr().cast());
+            (_mm_extract_epi16(_mm_minpos_epu16(_mm_or_si128(packed, outside)), 1)) as u32
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn push(stack: &mut Stack, values: &[i32; FAN], base: u32, mask: u32) {
+        let at = stack.len;
+        assert!(at + FAN <= Stack::ROOM, "the stack holds every level's siblings");
+        // SAFETY: the caller has checked for AVX2; eight values fit behind `at`, as was just checked.
+        unsafe {
+            let which = _mm256_cvtepu8_epi32(_mm_loadl_epi64(SET_BITS[mask as usize & 0xff].as_ptr().cast()));
+            let v = _mm256_permutevar8x32_epi32(_mm256_loadu_si256(values.as_ptr().cast()), which);
+            _mm256_storeu_si256(stack.distances.as_mut_ptr().add(at).cast(), v);
+            let numbers = _mm256_add_epi32(which, _mm256_set1_epi32(base as i32));
+            _mm256_storeu_si256(stack.numbers.as_mut_ptr().add(at).cast(), numbers);
+        }
+        stack.len = at + mask.count_ones() as usize;
+    }
+
+    #[inline(always)]
     fn prefetch<T>(data: &[T]) {
         let start = data.as_ptr().cast::<i8>();
         for at in (0..std::mem::size_of_val(data)).step_by(64) {
@@ -87,3 +116,36 @@ unsafe fn to_array(v: __m256i) -> [i32; FAN] {
     // SAFETY: both are 32 bytes without invalid values.
     unsafe { std::mem::transmute(v) }
 }
+
+/// The set bits of each mask, in order.
+static SET_BITS: [[u8; FAN]; 256] = {
+    let mut table = [[0; FAN]; 256];
+    let mut mask = 0;
+    while mask < 256 {
+        let (mut bit, mut n) = (0, 0);
+        while bit < FAN {
+            if mask >> bit & 1 == 1 {
+                table[mask][n] = bit as u8;
+                n += 1;
+            }
+            bit += 1;
+        }
+        mask += 1;
+    }
+    table
+};
+
+/// All ones in the lanes outside each mask.
+static OUTSIDE: [[u16; FAN]; 256] = {
+    let mut table = [[0; FAN]; 256];
+    let mut mask = 0;
+    while mask < 256 {
+        let mut bit = 0;
+        while bit < FAN {
+            table[mask][bit] = if mask >> bit & 1 == 1 { 0 } else { u16::MAX };
+            bit += 1;
+        }
+        mask += 1;
+    }
+    table
+};

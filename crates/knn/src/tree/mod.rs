@@ -12,6 +12,7 @@
 //! ```
 
 mod build;
+mod group;
 mod groups;
 mod kernels;
 #[cfg(target_arch = "x86_64")]
@@ -32,7 +33,7 @@ use crate::input::{check_k, check_queries, check_radius, flat};
 use crate::neighbors::Candidate;
 use crate::threads::Pool;
 use crate::{Error, Metric, NeighborIndex, Neighbors, Result, Threads};
-pub use kernels::Path;
+pub use kernels::Loops;
 use layout::{Layout, Line};
 use ndarray::{Array2, ArrayView2};
 use project::Projection;
@@ -49,7 +50,7 @@ pub struct TreeConfig {
     /// Threads to build and search with.
     pub threads: Threads,
     /// Inner loops to use.
-    pub path: Path,
+    pub loops: Loops,
 }
 
 /// An exact index that is far faster than [`Flat`](crate::Flat) when the rows have structure.
@@ -94,12 +95,12 @@ impl Tree {
     pub fn new(cfg: &TreeConfig, rows: ArrayView2<f32>) -> Result<Tree> {
         let pool = Pool::new(cfg.threads)?;
         let parts = build::build(cfg, rows, &pool)?;
-        Ok(Tree { parts, pool, avx2: cfg.path.uses_avx2() })
+        Ok(Tree { parts, pool, avx2: cfg.loops.uses_avx2() })
     }
 
     /// A tree over parts read from a file.
-    pub(crate) fn from_parts(parts: Parts, threads: Threads, path: Path) -> Result<Tree> {
-        Ok(Tree { parts, pool: Pool::new(threads)?, avx2: path.uses_avx2() })
+    pub(crate) fn from_parts(parts: Parts, threads: Threads, loops: Loops) -> Result<Tree> {
+        Ok(Tree { parts, pool: Pool::new(threads)?, avx2: loops.uses_avx2() })
     }
 
     /// Bytes the index occupies, rows included (in memory, or mapped from its file).
@@ -127,7 +128,7 @@ impl Tree {
         let queries = check_queries(queries, self.dim(), self.metric())?;
         let task = Task { shrink: 1.0 / (1.0 + f64::from(epsilon)), ..Task::SEARCH };
         let found = self.walk_all(flat(&queries), k, &task, |o, out: &mut Vec<(Candidate, f32)>| {
-            out.extend(o.best.iter().map(|c| (*c, o.lower(c.key))));
+            out.extend(o.best.padded().map(|c| (c, o.lower(c.key))));
         });
         let lower = found.iter().map(|f| f.1).collect();
         let neighbors = Neighbors::from_lists(found.into_iter().map(|f| f.0).collect(), k, self.metric());
@@ -152,7 +153,7 @@ impl NeighborIndex for Tree {
     fn search(&self, queries: ArrayView2<f32>, k: usize) -> Result<Neighbors> {
         check_k(k, self.len(), self.len())?;
         let queries = check_queries(queries, self.dim(), self.metric())?;
-        let found = self.walk_all(flat(&queries), k, &Task::SEARCH, |o, out| out.extend_from_slice(o.best));
+        let found = self.walk_all(flat(&queries), k, &Task::SEARCH, |o, out| out.extend(o.best.padded()));
         Ok(Neighbors::from_lists(found, k, self.metric()))
     }
 
@@ -164,7 +165,7 @@ impl NeighborIndex for Tree {
         let task = Task { start_key, stop_key, ..Task::SEARCH };
         let metric = self.metric();
         Ok(self.walk_all(flat(&queries), k, &task, |o: Outcome, out| {
-            out.push(o.stopped || o.best.get(k - 1).is_some_and(|c| metric.distance(c.key) <= radius));
+            out.push(o.stopped || metric.distance(o.best.worst_key()) <= radius);
         }))
     }
 

@@ -106,7 +106,9 @@ impl Projection {
             out.rest = [(square - inner - outer).max(0.0).sqrt(), (square - inner).max(0.0).sqrt()];
             // A difference of squares loses half the digits; without it only the sums round.
             let loss = if self.has_rest(true) { (4.0 * terms * f64::EPSILON).sqrt() } else { 0.0 };
-            out.error = (loss + 8.0 * terms * f64::EPSILON) * square.sqrt();
+            // A unit vector is itself rounded; the values of the other metrics are exact.
+            let unit = if self.metric == Metric::Cosine { terms * f64::EPSILON } else { 0.0 };
+            out.error = (loss + 8.0 * terms * f64::EPSILON) * square.sqrt() + unit;
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::Metric;
 use crate::metric::inverse_length;
 
 /// What the walk needs to know of a query besides its own values.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Prepared {
     /// Lanes as a leaf block has them.
     pub(crate) leaf: [[u16; 2]; MAX_LEAF_PAIRS],
@@ -56,13 +56,7 @@ impl Prepared {
         let (p, grid) = (&parts.projection, &parts.grid);
         let inverse = if parts.metric == Metric::Cosine { inverse_length(query) } else { 1.0 };
         p.apply(query, inverse, image);
-        let mut out = Prepared {
-            leaf: [[0; 2]; MAX_LEAF_PAIRS],
-            node: [[0; 2]; MAX_NODE_PAIRS],
-            limits: [Limit::default(); 2],
-            rest4: 0.0,
-            inverse,
-        };
+        let mut out = Prepared { inverse, ..Default::default() };
         let leaf = grid.quantise(p, image, false, out.leaf.as_flattened_mut());
         let node = grid.quantise(p, image, true, out.node.as_flattened_mut());
         out.limits = [

@@ -1,19 +1,23 @@
 //! Batches: queries are prepared, sorted by the leaf they fall into so that neighbours share caches, walked by
 //! as many threads as there are, and put back in their order.
 
+use super::group::Group;
 use super::kernels::Kernel;
 use super::kernels_portable::Portable;
 use super::layout::FAN;
 use super::project::Image;
 use super::query::{Limit, Prepared};
-use super::walk::{Task, Walker};
+use super::walk::{Job, Task, Walker};
 use super::{Parts, Tree};
 use crate::Metric;
-use crate::neighbors::Candidate;
+use crate::neighbors::Best;
+
+/// Most queries that walk together: their lanes fit the second-level cache.
+pub(crate) const GROUP: usize = 1024;
 
 /// What a walk found.
 pub(crate) struct Outcome<'a> {
-    pub(crate) best: &'a [Candidate],
+    pub(crate) best: &'a Best,
     /// The walk ended early because the k-th neighbour is near enough.
     pub(crate) stopped: bool,
     parts: &'a Parts,
@@ -69,37 +73,44 @@ impl Tree {
             keyed.sort_unstable_by_key(|q| (q.0, q.1));
         }
         let lists = self.pool.pieces(count, piece, |range| {
-            let mut walker = Walker::new(&self.parts, k);
-            let mut out = Vec::new();
-            for (_, i, prepared) in &keyed[range] {
-                self.walk(&mut walker, query(*i as usize), prepared, task);
-                take(self.outcome(&walker, prepared), &mut out);
-            }
-            out
+            let mut jobs = keyed[range].iter().map(|(_, number, prepared)| Job {
+                number: *number,
+                query: query(*number as usize),
+                prepared: prepared.clone(),
+                task: *task,
+            });
+            let (mut out, mut numbers) = (Vec::new(), Vec::new());
+            self.walk(k, &mut jobs, &mut |walker| {
+                numbers.push(walker.job.number);
+                take(self.outcome(walker), &mut out);
+            });
+            (numbers, out)
         });
-        let lists = lists.concat();
-        let Some(&first) = lists.first() else { return lists };
-        let each = lists.len() / count;
-        let mut out = vec![first; lists.len()];
-        for (list, (_, i, _)) in lists.chunks_exact(each).zip(&keyed) {
-            out[*i as usize * each..(*i as usize + 1) * each].copy_from_slice(list);
+        let total = lists.iter().map(|l| l.1.len()).sum();
+        let Some(&first) = lists.first().and_then(|l| l.1.first()) else { return Vec::new() };
+        let mut out = vec![first; total];
+        for (numbers, list) in lists {
+            let each = list.len() / numbers.len();
+            for (items, number) in list.chunks_exact(each).zip(numbers) {
+                out[number as usize * each..(number as usize + 1) * each].copy_from_slice(items);
+            }
         }
         out
     }
 
-    pub(crate) fn outcome<'a>(&'a self, walker: &'a Walker, q: &Prepared) -> Outcome<'a> {
+    fn outcome<'a>(&'a self, walker: &'a Walker) -> Outcome<'a> {
         Outcome {
-            best: walker.best.list(),
+            best: &walker.best,
             stopped: walker.stopped,
             parts: &self.parts,
-            limits: q.limits,
+            limits: walker.job.prepared.limits,
             left_out: walker.left_out,
         }
     }
 
     /// Queries one task takes: enough tasks to balance, enough queries to share caches.
     fn piece(&self, count: usize) -> usize {
-        count.div_ceil(8 * self.pool.width()).clamp(4, 512)
+        count.div_ceil(4 * self.pool.width()).clamp(4, GROUP)
     }
 
     /// A query made ready, with its number and the leaf it falls into.
@@ -113,34 +124,57 @@ impl Tree {
         unsafe { prepare::<Portable>(&self.parts, query, number, image) }
     }
 
-    /// Walks one query; the answer is left in the walker.
-    pub(crate) fn walk(&self, walker: &mut Walker, query: &[f32], q: &Prepared, task: &Task) {
+    /// Walks all `jobs` (at most 65536) and shows each finished walker to `done`, in no particular order.
+    pub(crate) fn walk<'q>(
+        &'q self,
+        k: usize,
+        jobs: &mut dyn Iterator<Item = Job<'q>>,
+        done: &mut dyn FnMut(&Walker<'q>),
+    ) {
         let l1 = self.parts.metric == Metric::Manhattan;
         // SAFETY: `avx2` is set only when the processor has it; the portable loops run anywhere.
         unsafe {
             match (self.avx2, l1) {
                 #[cfg(target_arch = "x86_64")]
-                (true, false) => walk_avx2::<false>(walker, query, q, task),
+                (true, false) => walk_avx2::<false>(&self.parts, k, jobs, done),
                 #[cfg(target_arch = "x86_64")]
-                (true, true) => walk_avx2::<true>(walker, query, q, task),
-                (_, false) => walker.run::<Portable, false>(query, q, task),
-                (_, true) => walker.run::<Portable, true>(query, q, task),
+                (true, true) => walk_avx2::<true>(&self.parts, k, jobs, done),
+                (_, false) => walk::<Portable, false>(&self.parts, k, jobs, done),
+                (_, true) => walk::<Portable, true>(&self.parts, k, jobs, done),
             }
         }
     }
 }
 
 /// # Safety
-/// Needs AVX2.
+/// Needs AVX2, BMI and POPCNT.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-unsafe fn walk_avx2<const L1: bool>(walker: &mut Walker, query: &[f32], q: &Prepared, task: &Task) {
+unsafe fn walk_avx2<'q, const L1: bool>(
+    parts: &'q Parts,
+    k: usize,
+    jobs: &mut dyn Iterator<Item = Job<'q>>,
+    done: &mut dyn FnMut(&Walker<'q>),
+) {
     // SAFETY: the caller has checked for AVX2.
-    unsafe { walker.run::<super::kernels_avx2::Avx2, L1>(query, q, task) }
+    unsafe { walk::<super::kernels_avx2::Avx2, L1>(parts, k, jobs, done) }
 }
 
 /// # Safety
-/// Needs AVX2.
+/// The processor must have what `K` needs.
+#[inline(always)]
+unsafe fn walk<'q, K: Kernel, const L1: bool>(
+    parts: &'q Parts,
+    k: usize,
+    jobs: &mut dyn Iterator<Item = Job<'q>>,
+    done: &mut dyn FnMut(&Walker<'q>),
+) {
+    // SAFETY: the caller vouches for the processor.
+    unsafe { Group::new(parts, k).run::<K, L1>(jobs, done) }
+}
+
+/// # Safety
+/// Needs AVX2, BMI and POPCNT.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 unsafe fn prepare_avx2(parts: &Parts, query: &[f32], number: u32, image: &mut Image) -> (u32, u32, Prepared) {

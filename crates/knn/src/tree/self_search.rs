@@ -3,12 +3,12 @@
 use super::Tree;
 use super::layout::FAN;
 use super::project::Image;
-use super::walk::{Task, Walker};
+use super::walk::{Job, Task};
 use crate::neighbors::Candidate;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows one task takes: they are neighbours already, being in leaf order.
-const PIECE: usize = 512;
+const PIECE: usize = super::run::GROUP;
 
 impl Tree {
     fn stored(&self, place: usize) -> &[f32] {
@@ -20,21 +20,29 @@ impl Tree {
     pub(crate) fn walk_self(&self, k: usize) -> Vec<Candidate> {
         let rows = self.parts.layout.rows;
         let lists = self.pool.pieces(rows, PIECE, |range| {
-            let (mut walker, mut image) = (Walker::new(&self.parts, k), Image::default());
-            let mut out = Vec::with_capacity(range.len() * k);
-            for place in range {
-                let (_, _, q) = self.prepare(self.stored(place), 0, &mut image);
-                let task = Task { skip: place as u32, ..Task::SEARCH };
-                self.walk(&mut walker, self.stored(place), &q, &task);
-                out.extend_from_slice(walker.best.list());
-            }
-            out
+            let (mut numbers, mut out) = (Vec::new(), Vec::new());
+            let mut image = Image::default();
+            let places = range.clone();
+            self.walk(k, &mut places.map(|p| self.own_job(p, Task::SEARCH, &mut image)), &mut |walker| {
+                numbers.push(self.parts.ids[walker.job.number as usize]);
+                out.extend(walker.best.padded());
+            });
+            (numbers, out)
         });
         let mut out = vec![Candidate::NONE; rows * k];
-        for (list, &id) in lists.concat().chunks_exact(k).zip(&*self.parts.ids) {
-            out[id as usize * k..(id as usize + 1) * k].copy_from_slice(list);
+        for (numbers, list) in lists {
+            for (items, id) in list.chunks_exact(k).zip(numbers) {
+                out[id as usize * k..(id as usize + 1) * k].copy_from_slice(items);
+            }
         }
         out
+    }
+
+    /// The search of a stored row for others.
+    fn own_job(&self, place: usize, task: Task, image: &mut Image) -> Job<'_> {
+        let query = self.stored(place);
+        let (_, number, prepared) = self.prepare(query, place as u32, image);
+        Job { number, query, prepared, task: Task { skip: number, ..task } }
     }
 
     /// The largest key of a k-th other neighbour.
@@ -44,47 +52,43 @@ impl Tree {
     pub(crate) fn max_self_key(&self, k: usize) -> f64 {
         let rows = self.parts.layout.rows;
         let uppers = self.pool.pieces(rows, PIECE, |range| {
-            let (mut walker, mut image) = (Walker::new(&self.parts, k), Image::default());
-            range.map(|place| self.upper(place, k, &mut walker, &mut image)).collect::<Vec<f64>>()
+            let mut out = vec![f64::INFINITY; range.len()];
+            let mut image = Image::default();
+            // Rows outside the grid have no neighbourhood and keep an infinite bound.
+            let places = range.start..range.end.min(self.parts.layout.tame);
+            let task = |place| Task { root: Some(self.surroundings(place, k)), ..Task::SEARCH };
+            self.walk(k, &mut places.map(|p| self.own_job(p, task(p), &mut image)), &mut |walker| {
+                out[walker.job.number as usize - range.start] = walker.best.worst_key();
+            });
+            out
         });
         let mut order: Vec<(f64, u32)> = uppers.concat().into_iter().zip(0..).collect();
         order.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         // Keys are not negative, so their bits are ordered as they are.
         let most = AtomicU64::new(0f64.to_bits());
-        self.pool.pieces(rows, PIECE / 8, |range| {
-            let (mut walker, mut image) = (Walker::new(&self.parts, k), Image::default());
-            for &(upper, place) in &order[range] {
-                let stop_key = f64::from_bits(most.load(Ordering::Relaxed));
-                if upper <= stop_key {
-                    break;
-                }
-                let (_, _, q) = self.prepare(self.stored(place as usize), 0, &mut image);
-                let task = Task { start_key: upper, stop_key, skip: place, ..Task::SEARCH };
-                self.walk(&mut walker, self.stored(place as usize), &q, &task);
+        let reached = || f64::from_bits(most.load(Ordering::Relaxed));
+        self.pool.pieces(rows, PIECE / 16, |range| {
+            let mut image = Image::default();
+            let mut jobs = order[range].iter().map_while(|&(upper, place)| {
+                let task = Task { start_key: upper, stop_key: reached(), ..Task::SEARCH };
+                (upper > task.stop_key).then(|| self.own_job(place as usize, task, &mut image))
+            });
+            self.walk(k, &mut jobs, &mut |walker| {
                 if !walker.stopped {
                     most.fetch_max(walker.best.worst_key().to_bits(), Ordering::Relaxed);
                 }
-            }
+            });
         });
         f64::from_bits(most.into_inner())
     }
 
-    /// An upper bound on the key of a row's k-th other neighbour, from the rows around it.
-    fn upper(&self, place: usize, k: usize, walker: &mut Walker, image: &mut Image) -> f64 {
-        let layout = &self.parts.layout;
-        if place >= layout.tame {
-            return f64::INFINITY;
-        }
-        let mut level = 0;
-        let mut span = FAN * FAN;
-        while span < 2 * k && level + 1 < layout.levels.len() {
+    /// Level and index of a node around a row that is large enough to hold k others.
+    fn surroundings(&self, place: usize, k: usize) -> (u32, u32) {
+        let (mut level, mut span) = (0, FAN * FAN);
+        while span < 2 * k && level + 1 < self.parts.layout.levels.len() {
             level += 1;
             span *= FAN;
         }
-        let (_, _, q) = self.prepare(self.stored(place), 0, image);
-        let task =
-            Task { skip: place as u32, root: Some((level as u32, (place / span) as u32)), ..Task::SEARCH };
-        self.walk(walker, self.stored(place), &q, &task);
-        walker.best.worst_key()
+        (level as u32, (place / span) as u32)
     }
 }

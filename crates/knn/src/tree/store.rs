@@ -1,6 +1,6 @@
 //! Arrays that are either owned or a window of a memory-mapped file; readers cannot tell.
 
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapMut};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -26,7 +26,28 @@ pub(crate) enum Store<T> {
     Mapped { map: Arc<Mmap>, start: usize, len: usize },
 }
 
+/// Arrays of at least this many bytes are kept in huge pages where the system has them: a search touches many
+/// places, and the table of small pages would not fit the processor.
+const HUGE: usize = 4 << 20;
+
 impl<T: Plain> Store<T> {
+    /// Keeps `values`, in huge pages if they are many.
+    pub(crate) fn new(values: Vec<T>) -> Store<T> {
+        if size_of_val(&*values) < HUGE {
+            Store::Owned(values)
+        } else {
+            Self::huge(&values).unwrap_or(Store::Owned(values))
+        }
+    }
+
+    fn huge(values: &[T]) -> Option<Store<T>> {
+        let mut map = MmapMut::map_anon(size_of_val(values)).ok()?;
+        #[cfg(target_os = "linux")]
+        map.advise(memmap2::Advice::HugePage).ok()?;
+        map.copy_from_slice(bytes_of(values));
+        Store::mapped(&Arc::new(map.make_read_only().ok()?), 0, values.len())
+    }
+
     /// The `len` values that start at byte `start` of the file, if they lie inside it and are aligned.
     pub(crate) fn mapped(map: &Arc<Mmap>, start: usize, len: usize) -> Option<Store<T>> {
         let end = len.checked_mul(size_of::<T>())?.checked_add(start)?;

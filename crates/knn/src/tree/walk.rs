@@ -1,8 +1,11 @@
-//! The walk of one query through the tree: nearest children first, whatever is provably too far left out.
+//! The walk of a query through the tree: nearest children first, whatever is provably too far left out.
+//!
+//! A walk is a sequence of small steps, each of which opens one node or compares one leaf and asks the memory
+//! for what the next step will read. Several walks take turns, so that the memory has answered by then.
 
 use super::Parts;
-use super::kernels::Kernel;
-use super::layout::FAN;
+use super::kernels::{Kernel, Stack};
+use super::layout::{FAN, Line};
 use super::query::Prepared;
 use crate::Metric;
 use crate::metric::Scales;
@@ -33,13 +36,33 @@ impl Task {
     };
 }
 
-/// Scratch memory and running state, reused from query to query.
+/// One query's worth of work.
+#[derive(Debug, Clone)]
+pub(crate) struct Job<'q> {
+    /// The caller's number for it.
+    pub(crate) number: u32,
+    pub(crate) query: &'q [f32],
+    pub(crate) prepared: Prepared,
+    pub(crate) task: Task,
+}
+
+/// A place in the tree in one number: level (0 for leaves, l + 1 for nodes of level l) and index.
+const INDEX_BITS: u32 = 28;
+
+/// Pending rows are measured at the latest when there are this many.
+const MOST_PENDING: usize = 64;
+/// … and when there are this many, if only measuring can tighten the bound.
+const MOST_UNBOUNDED: usize = 4;
+
+/// State of one walk, its memory reused from query to query.
 #[derive(Debug)]
-pub(crate) struct Walker<'t> {
-    parts: &'t Parts,
+pub(crate) struct Walker<'q> {
+    parts: &'q Parts,
+    pub(crate) job: Job<'q>,
     k: usize,
     inverse_step: f64,
-    stack: Vec<Entry>,
+    stack: Stack,
+    current: Option<u32>,
     /// Rows not yet measured: integer distance and place.
     pending: Vec<(i32, u32)>,
     /// The best rows measured.
@@ -48,32 +71,25 @@ pub(crate) struct Walker<'t> {
     uppers: Vec<f64>,
     /// No row with a larger key can matter.
     bound: f64,
+    /// The bound on the grid: for rows, for boxes.
     limit: [i32; 2],
     /// As `limit[0]` without the shrinking of an approximate search: what an upper bound rests on must be measured.
     pending_limit: i32,
-    /// Set when the walk ended early by `stop_key`.
+    /// Set when the k-th neighbour is known to be within `stop_key`.
     pub(crate) stopped: bool,
-    /// Smallest integer distances left out, of rows and of boxes (only tracked when approximating).
+    /// Smallest integer distances left out by an approximate search, of rows and of boxes.
     pub(crate) left_out: [i32; 2],
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    distance: i32,
-    level: u32,
-    index: u32,
-}
-
-/// Pending rows are measured at the latest when there are this many.
-const MOST_PENDING: usize = 64;
-
-impl<'t> Walker<'t> {
-    pub(crate) fn new(parts: &'t Parts, k: usize) -> Walker<'t> {
+impl<'q> Walker<'q> {
+    pub(crate) fn new(parts: &'q Parts, k: usize) -> Walker<'q> {
         Walker {
             parts,
+            job: Job { number: 0, query: &[], prepared: Prepared::default(), task: Task::SEARCH },
             k,
             inverse_step: 1.0 / parts.grid.step,
-            stack: Vec::with_capacity(64),
+            stack: Stack::new(),
+            current: None,
             pending: Vec::with_capacity(2 * MOST_PENDING),
             best: Best::new(k),
             uppers: Vec::with_capacity(k + 1),
@@ -85,157 +101,233 @@ impl<'t> Walker<'t> {
         }
     }
 
-    /// Finds the `k` best rows for `query`; they end up in `best`.
-    ///
-    /// # Safety
-    /// The processor must have what `K` needs.
+    /// Takes on a job, from the root.
     #[inline(always)]
-    pub(crate) unsafe fn run<K: Kernel, const L1: bool>(&mut self, query: &[f32], q: &Prepared, task: &Task) {
-        self.stack.clear();
+    pub(crate) fn begin<K: Kernel, const L1: bool>(&mut self, job: Job<'q>) {
+        self.job = job;
+        self.stack.len = 0;
         self.pending.clear();
         self.best.clear();
         self.uppers.clear();
         self.stopped = false;
         self.left_out = [i32::MAX; 2];
-        self.set_bound::<L1>(task.start_key, q, task);
-        self.measure_strays::<L1>(query, q, task);
+        self.set_bound::<L1>(self.job.task.start_key);
+        self.measure_strays::<L1>();
         let levels = self.parts.layout.levels.len() as u32;
-        if levels > 0 {
-            let (level, index) = task.root.unwrap_or((levels - 1, 0));
-            self.stack.push(Entry { distance: 0, level, index });
-        }
-        while let Some(entry) = self.stack.pop() {
-            if entry.distance > self.limit[1] {
-                self.left_out[1] = self.left_out[1].min(entry.distance);
-                continue;
-            }
-            // SAFETY: the caller vouches for the processor.
-            unsafe { self.open::<K, L1>(entry, query, q, task) };
-            if self.uppers.len() == self.k && self.uppers[self.k - 1] <= task.stop_key {
-                self.stopped = true;
-                return;
-            }
-        }
-        self.measure_pending::<L1>(query, q, task);
-        self.stopped = self.best.worst_key() <= task.stop_key;
+        self.current = (levels > 0).then(|| {
+            let (level, index) = self.job.task.root.unwrap_or((levels - 1, 0));
+            ((level + 1) << INDEX_BITS) | index
+        });
     }
 
-    /// Tests the eight children of a node and goes into, or keeps for later, those near enough.
-    ///
-    /// # Safety
-    /// As for `run`.
+    /// Starts over with nothing but the bound, for a walk that will meet the same rows again.
     #[inline(always)]
-    unsafe fn open<K: Kernel, const L1: bool>(
-        &mut self,
-        entry: Entry,
-        query: &[f32],
-        q: &Prepared,
-        task: &Task,
-    ) {
-        let parts = self.parts;
-        let layout = &parts.layout;
-        let (level, index) = (entry.level as usize, entry.index as usize);
-        let at = layout.node_line(level, index);
-        let lines = &parts.nodes[at..at + 2 * layout.node_pairs];
-        // SAFETY: the caller vouches for the processor; a node has two lines for each of its pairs.
-        let distances = unsafe { K::boxes::<L1>(lines, &q.node[..layout.node_pairs]) };
-        // SAFETY: as above.
-        let mut near = unsafe { K::at_most(&distances, self.limit[1]) };
-        let missing = (layout.count_below(level) - index * FAN).min(FAN);
-        near &= ((1u32 << missing) - 1) & 0xff;
-        if task.shrink < 1.0 {
-            let far = (0..missing).filter(|c| near & (1 << c) == 0).map(|c| distances[c]).min();
-            self.left_out[1] = self.left_out[1].min(far.unwrap_or(i32::MAX));
-        }
-        let (mut sorted, mut count) = ([Entry { distance: 0, level: 0, index: 0 }; FAN], 0);
-        while near != 0 {
-            let c = near.trailing_zeros();
-            near &= near - 1;
-            let e = Entry {
-                distance: distances[c as usize],
-                level: entry.level.wrapping_sub(1),
-                index: entry.index * FAN as u32 + c,
-            };
-            let mut i = count;
-            while i > 0 && sorted[i - 1].distance < e.distance {
-                sorted[i] = sorted[i - 1];
-                i -= 1;
-            }
-            sorted[i] = e;
-            count += 1;
-        }
-        if level > 0 {
-            for e in &sorted[..count] {
-                let at = layout.node_line(level - 1, e.index as usize);
-                K::prefetch(&parts.nodes[at..at + 2 * layout.node_pairs]);
-            }
-            self.stack.extend_from_slice(&sorted[..count]);
+    pub(crate) fn restart<const L1: bool>(&mut self) {
+        self.pending.clear();
+        self.best.clear();
+        self.uppers.clear();
+        self.measure_strays::<L1>();
+    }
+
+    /// The bound on the grid: for rows, for boxes.
+    #[inline(always)]
+    pub(crate) fn limits(&self) -> [i32; 2] {
+        self.limit
+    }
+
+    /// Measures what is left and settles the answer.
+    #[inline(always)]
+    pub(crate) fn finish<const L1: bool>(&mut self) {
+        if self.near_enough() {
+            self.stopped = true;
             return;
         }
-        for e in &sorted[..count] {
-            let at = e.index as usize * layout.leaf_pairs;
-            K::prefetch(&parts.blocks[at..at + layout.leaf_pairs]);
-        }
-        for e in sorted[..count].iter().rev() {
-            if e.distance > self.limit[1] {
-                self.left_out[1] = self.left_out[1].min(e.distance);
-                break;
+        self.measure_pending::<L1>();
+        self.stopped = self.best.worst_key() <= self.job.task.stop_key;
+    }
+
+    /// Does the next bit of work; false when the answer is complete.
+    ///
+    /// # Safety
+    /// The processor must have what `K` needs.
+    #[inline(always)]
+    pub(crate) unsafe fn step<K: Kernel, const L1: bool>(&mut self) -> bool {
+        let Some(current) = self.current else {
+            self.finish::<L1>();
+            return false;
+        };
+        let (level, index) = (current >> INDEX_BITS, (current & ((1 << INDEX_BITS) - 1)) as usize);
+        // SAFETY: the caller vouches for the processor.
+        self.current = unsafe {
+            if level == 0 {
+                self.scan::<K, L1>(index);
+                None
+            } else {
+                self.open::<K, L1>(level as usize - 1, index)
             }
-            // SAFETY: as above.
-            unsafe { self.scan::<K, L1>(e.index as usize, q, task) };
+        };
+        if self.near_enough() {
+            self.stopped = true;
+            return false;
         }
-        if self.pending.len() >= MOST_PENDING || (q.rest4 == f64::INFINITY && self.pending.len() >= 4) {
-            self.measure_pending::<L1>(query, q, task);
+        if self.current.is_none() {
+            self.current = self.pop();
+        }
+        self.fetch::<K>();
+        true
+    }
+
+    /// Opens a node: the nearest child that is near enough is next, the others are kept for later.
+    ///
+    /// # Safety
+    /// As for `step`.
+    #[inline(always)]
+    unsafe fn open<K: Kernel, const L1: bool>(&mut self, level: usize, index: usize) -> Option<u32> {
+        let layout = &self.parts.layout;
+        let at = layout.node_line(level, index);
+        let lines = &self.parts.nodes[at..at + 2 * layout.node_pairs];
+        // SAFETY: the caller vouches for the processor; a node has two lines for each of its pairs.
+        let distances = unsafe { K::boxes::<L1>(lines, &self.job.prepared.node[..layout.node_pairs]) };
+        // SAFETY: as above.
+        let mut near = unsafe { K::at_most(&distances, self.limit[1]) };
+        let exist = layout.count_below(level) - index * FAN;
+        if exist < FAN {
+            near &= (1 << exist) - 1;
+        }
+        if self.job.task.shrink < 1.0 {
+            let far = (0..exist.min(FAN)).filter(|c| near & (1 << c) == 0).map(|c| distances[c]).min();
+            self.left_out[1] = self.left_out[1].min(far.unwrap_or(i32::MAX));
+        }
+        if near == 0 {
+            return None;
+        }
+        let base = ((level as u32) << INDEX_BITS) | (index * FAN) as u32;
+        // SAFETY: as above, and `near` has a bit set.
+        unsafe {
+            let first = K::nearest(&distances, near, self.limit[1]);
+            K::push(&mut self.stack, &distances, base, near & !(1 << first));
+            Some(base + first)
+        }
+    }
+
+    /// The latest place kept for later that still is near enough.
+    #[inline(always)]
+    fn pop(&mut self) -> Option<u32> {
+        while self.stack.len > 0 {
+            self.stack.len -= 1;
+            let distance = self.stack.distances[self.stack.len];
+            if distance <= self.limit[1] {
+                return Some(self.stack.numbers[self.stack.len]);
+            }
+            self.left_out[1] = self.left_out[1].min(distance);
+        }
+        None
+    }
+
+    /// Asks for what the next step will read.
+    #[inline(always)]
+    fn fetch<K: Kernel>(&mut self) {
+        let (parts, layout) = (self.parts, &self.parts.layout);
+        match self.current {
+            Some(current) => {
+                let (level, index) = (current >> INDEX_BITS, (current & ((1 << INDEX_BITS) - 1)) as usize);
+                if level == 0 {
+                    K::prefetch(&parts.blocks[index * layout.leaf_pairs..(index + 1) * layout.leaf_pairs]);
+                } else {
+                    let at = layout.node_line(level as usize - 1, index);
+                    K::prefetch(&parts.nodes[at..at + 2 * layout.node_pairs]);
+                }
+            }
+            None => {
+                for &(distance, place) in &self.pending {
+                    if distance <= self.pending_limit {
+                        K::prefetch(row(parts, place as usize));
+                    }
+                }
+            }
         }
     }
 
     /// Compares the eight rows of a leaf.
     ///
     /// # Safety
-    /// As for `run`.
+    /// As for `step`.
     #[inline(always)]
-    unsafe fn scan<K: Kernel, const L1: bool>(&mut self, leaf: usize, q: &Prepared, task: &Task) {
+    unsafe fn scan<K: Kernel, const L1: bool>(&mut self, leaf: usize) {
         let parts = self.parts;
-        let layout = &parts.layout;
-        let block = &parts.blocks[leaf * layout.leaf_pairs..(leaf + 1) * layout.leaf_pairs];
+        let pairs = parts.layout.leaf_pairs;
+        let block = &parts.blocks[leaf * pairs..(leaf + 1) * pairs];
         // SAFETY: the caller vouches for the processor; a block has one line for each pair.
-        let distances = unsafe { K::rows::<L1>(block, &q.leaf[..layout.leaf_pairs]) };
+        let distances = unsafe { K::rows::<L1>(block, &self.job.prepared.leaf[..pairs]) };
         // SAFETY: as above.
-        let mut near = unsafe { K::at_most(&distances, self.limit[0]) };
-        if task.shrink < 1.0 {
+        let near = unsafe { K::at_most(&distances, self.limit[0]) };
+        if self.job.task.shrink < 1.0 {
             let far = (0..FAN).filter(|r| near & (1 << r) == 0).map(|r| distances[r]).min();
             self.left_out[0] = self.left_out[0].min(far.unwrap_or(i32::MAX));
         }
+        if near != 0 {
+            self.consider_rows::<L1>(leaf, block, &distances, near);
+        }
+    }
+
+    /// Considers the rows of a leaf that are in `near`; returns the limits after that.
+    #[inline(always)]
+    pub(crate) fn consider_rows<const L1: bool>(
+        &mut self,
+        leaf: usize,
+        block: &[Line],
+        distances: &[i32; FAN],
+        mut near: u32,
+    ) -> [i32; 2] {
         while near != 0 {
             let r = near.trailing_zeros() as usize;
             near &= near - 1;
-            let place = (leaf * FAN + r) as u32;
-            let distance = distances[r];
-            if place as usize >= layout.tame || place == task.skip {
-                continue;
+            let place = leaf * FAN + r;
+            if place < self.parts.layout.tame && place as u32 != self.job.task.skip {
+                let lane = self.parts.projection.axes;
+                let rest = block.get(lane / 2).map_or(0, |line| line.0[2 * r + lane % 2]);
+                self.consider::<L1>(distances[r], place as u32, rest);
             }
-            if distance > self.limit[0] {
-                self.left_out[0] = self.left_out[0].min(distance);
-                continue;
-            }
-            self.pending.push((distance, place));
-            K::prefetch(&parts.rows[place as usize * layout.dim..(place as usize + 1) * layout.dim]);
-            if q.rest4 < f64::INFINITY {
-                let last = parts.projection.axes;
-                let rest = if q.rest4 > 0.0 {
-                    parts.grid.rest_of(&parts.projection, block[last / 2].0[2 * r + last % 2])
-                } else {
-                    0.0
-                };
-                let steps = (f64::from(distance).sqrt() + q.limits[0].error) * parts.grid.step;
-                self.offer_upper::<L1>((steps * steps + q.rest4 * rest) * (1.0 + 1e-9), q, task);
-            }
+        }
+        let most = if self.job.prepared.rest4 == f64::INFINITY { MOST_UNBOUNDED } else { MOST_PENDING };
+        if self.pending.len() >= most {
+            self.measure_pending::<L1>();
+        }
+        if self.near_enough() {
+            // Nothing passes any more.
+            self.limit = [-1; 2];
+        }
+        self.limit
+    }
+
+    /// Whether the k-th neighbour is known to be as near as was asked.
+    #[inline(always)]
+    fn near_enough(&self) -> bool {
+        self.uppers.len() == self.k && self.uppers[self.k - 1] <= self.job.task.stop_key
+    }
+
+    /// Keeps a row for measuring, and lets its upper bound tighten the search. `rest` is the row's last lane.
+    #[inline(always)]
+    fn consider<const L1: bool>(&mut self, distance: i32, place: u32, rest: u16) {
+        if distance > self.limit[0] {
+            self.left_out[0] = self.left_out[0].min(distance);
+            return;
+        }
+        self.pending.push((distance, place));
+        let (q, parts) = (&self.job.prepared, self.parts);
+        if q.rest4 < f64::INFINITY {
+            // |x−y|² is the part along the axes plus at most (rest of x + rest of y)²; the grid distance holds
+            // (rest of x − rest of y)², and the two squares differ by four times the product.
+            let steps = (f64::from(distance).sqrt() + q.limits[0].error) * parts.grid.step;
+            let rests =
+                if q.rest4 > 0.0 { q.rest4 * parts.grid.rest_of(&parts.projection, rest) } else { 0.0 };
+            self.offer_upper::<L1>((steps * steps + rests) * (1.0 + 1e-9));
         }
     }
 
     /// Takes note that some row has a key of at most `upper`.
     #[inline(always)]
-    fn offer_upper<const L1: bool>(&mut self, upper: f64, q: &Prepared, task: &Task) {
+    fn offer_upper<const L1: bool>(&mut self, upper: f64) {
         if self.uppers.len() == self.k {
             if upper >= self.uppers[self.k - 1] {
                 return;
@@ -245,65 +337,63 @@ impl<'t> Walker<'t> {
         let at = self.uppers.partition_point(|u| *u < upper);
         self.uppers.insert(at, upper);
         if self.uppers.len() == self.k && self.uppers[self.k - 1] < self.bound {
-            self.set_bound::<L1>(self.uppers[self.k - 1], q, task);
+            self.set_bound::<L1>(self.uppers[self.k - 1]);
         }
     }
 
     #[inline(always)]
-    fn set_bound<const L1: bool>(&mut self, key: f64, q: &Prepared, task: &Task) {
+    fn set_bound<const L1: bool>(&mut self, key: f64) {
         self.bound = key;
         let length = self.parts.metric.length(key);
-        let limit = |i: usize, length: f64| q.limits[i].at::<L1>(length, self.inverse_step);
-        self.limit = [limit(0, length * task.shrink), limit(1, length * task.shrink)];
-        self.pending_limit = if task.shrink < 1.0 { limit(0, length) } else { self.limit[0] };
+        let (limits, shrink) = (&self.job.prepared.limits, self.job.task.shrink);
+        let limit = |i: usize, length: f64| limits[i].at::<L1>(length, self.inverse_step);
+        self.limit = [limit(0, length * shrink), limit(1, length * shrink)];
+        self.pending_limit = if shrink < 1.0 { limit(0, length) } else { self.limit[0] };
     }
 
     /// Rows outside the grid are few and always measured.
     #[inline(always)]
-    fn measure_strays<const L1: bool>(&mut self, query: &[f32], q: &Prepared, task: &Task) {
+    fn measure_strays<const L1: bool>(&mut self) {
         let layout = &self.parts.layout;
         if layout.tame == layout.rows {
             return;
         }
         for place in layout.tame..layout.rows {
-            if place as u32 != task.skip {
-                self.measure(place, query, q);
+            if place as u32 != self.job.task.skip {
+                self.measure(place);
             }
         }
-        self.settle::<L1>(q, task);
+        self.settle::<L1>();
     }
 
     /// Measures the pending rows that still can matter, nearest first.
     #[inline(always)]
-    fn measure_pending<const L1: bool>(&mut self, query: &[f32], q: &Prepared, task: &Task) {
+    fn measure_pending<const L1: bool>(&mut self) {
         let mut pending = std::mem::take(&mut self.pending);
-        if pending.len() > 1 {
-            pending.sort_unstable();
-        }
+        pending.retain(|p| p.0 <= self.pending_limit);
+        pending.sort_unstable();
         for &(distance, place) in &pending {
             if distance > self.pending_limit {
                 break;
             }
-            self.measure(place as usize, query, q);
+            self.measure(place as usize);
             if self.best.worst_key() < self.bound {
-                self.set_bound::<L1>(self.best.worst_key(), q, task);
+                self.set_bound::<L1>(self.best.worst_key());
             }
         }
         pending.clear();
         self.pending = pending;
-        self.settle::<L1>(q, task);
+        self.settle::<L1>();
     }
 
     #[inline(always)]
-    fn measure(&mut self, place: usize, query: &[f32], q: &Prepared) {
+    fn measure(&mut self, place: usize) {
         let parts = self.parts;
-        let row = &parts.rows[place * parts.layout.dim..(place + 1) * parts.layout.dim];
         let scales = match parts.metric {
-            Metric::Cosine => Scales { query: q.inverse, row: parts.inverse[place] },
+            Metric::Cosine => Scales { query: self.job.prepared.inverse, row: parts.inverse[place] },
             Metric::Euclidean | Metric::Manhattan => Scales::ONE,
         };
-        let key = parts.metric.key(query, row, scales);
-        // A row beyond the bound may tie with nothing that counts.
+        let key = parts.metric.key(self.job.query, row(parts, place), scales);
         if key <= self.bound {
             self.best.offer(Candidate { key, id: parts.ids[place] });
         }
@@ -311,11 +401,17 @@ impl<'t> Walker<'t> {
 
     /// With nothing pending, the measured keys are the upper bounds.
     #[inline(always)]
-    fn settle<const L1: bool>(&mut self, q: &Prepared, task: &Task) {
+    fn settle<const L1: bool>(&mut self) {
         self.uppers.clear();
         self.uppers.extend(self.best.list().iter().map(|c| c.key));
         if self.best.worst_key() < self.bound {
-            self.set_bound::<L1>(self.best.worst_key(), q, task);
+            self.set_bound::<L1>(self.best.worst_key());
         }
     }
+}
+
+#[inline(always)]
+fn row(parts: &Parts, place: usize) -> &[f32] {
+    let dim = parts.layout.dim;
+    &parts.rows[place * dim..(place + 1) * dim]
 }
