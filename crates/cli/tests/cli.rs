@@ -1,5 +1,7 @@
 //! The command line as a user meets it: real files, the real simulator, and what happens when something is wrong.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

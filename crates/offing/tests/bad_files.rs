@@ -1,5 +1,7 @@
 //! Bad input: every failure is one line that names the file, never a panic; mutated files of every format included.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod made;
 
 use std::path::{Path, PathBuf};

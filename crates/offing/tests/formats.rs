@@ -1,5 +1,7 @@
 //! What is written can be read back as it was, in every format, and twice the same bytes come out.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod made;
 
 use std::path::{Path, PathBuf};

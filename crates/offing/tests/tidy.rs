@@ -1,5 +1,7 @@
 //! Rules of the repository that a compiler does not check.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

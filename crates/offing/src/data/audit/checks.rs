@@ -411,7 +411,8 @@ mod tests {
                     d.rows.next_obs.row_mut(i).assign(&next);
                     (d.rows.done[i], d.timeout[i]) = (true, false);
                 }
-                d.episodes = vec![0..3000];
+                d.episodes.truncate(1);
+                d.episodes[0].end = 3000;
             },
             &[
                 ("reset as next state", Severity::Poison, ends),

@@ -87,7 +87,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     for _ in 0..args.common.samples {
         for (distance, queries) in Distance::ALL.iter().zip(&queries) {
             for &k in &args.k {
-                let wall = seconds(|| Ok(drop(tree.search(queries.view(), k)?)))?;
+                let wall = seconds(|| Ok(tree.search(queries.view(), k)?))?;
                 let name = format!("{label} k={k} {}", distance.name());
                 recorder.add(&name, "queries/s", queries.nrows() as f64 / wall);
             }
@@ -107,7 +107,7 @@ fn more(tree: &Tree, mild: &Mat, label: &str, recorder: &mut Recorder) -> Result
         Ok(())
     })?;
     recorder.add(&format!("{label} max_self"), "s", wall);
-    let wall = seconds(|| Ok(drop(tree.within(mild.view(), radius, 1)?)))?;
+    let wall = seconds(|| Ok(tree.within(mild.view(), radius, 1)?))?;
     recorder.add(&format!("{label} within, mild"), "queries/s", mild.nrows() as f64 / wall);
     let single = 1000.min(mild.nrows());
     let wall = seconds(|| {
