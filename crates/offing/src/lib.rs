@@ -3,14 +3,14 @@
 //! Modules are listed in reading order, which is also import order: a module uses only modules above it
 //! (`tests/tidy.rs` holds this).
 
-pub mod batch;
-pub mod data;
-pub mod env;
 pub mod error;
-pub mod eval;
 pub mod home;
-pub mod policy;
 pub mod rng;
+pub mod batch;
+pub mod env;
+pub mod policy;
+pub mod data;
+pub mod eval;
 
 pub use batch::{Batch, Mat};
 pub use error::{Error, Result};
