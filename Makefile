@@ -19,7 +19,7 @@ docs:
 
 # h5py, Minari, PyArrow and Gymnasium are the judges of the files and simulators; they live in a virtual environment.
 python-test: $(VENV)/ready
-	cargo build --release --locked --workspace --bins --examples
+	cargo build --locked --workspace --examples
 	$(PY) -m pytest -q scripts
 
 $(VENV)/ready: scripts/requirements.txt
