@@ -114,6 +114,21 @@ def test_d4rl_other_types_and_shapes(tmp_path):
     check_h5(tmp_path / "b.hdf5", columns)
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("chunk", [(64, 1), (64, 2), (64, 4), (600, 3)])
+def test_d4rl_in_narrow_chunks(tmp_path, chunk, order):
+    """h5py's own choice for a million rows is one column a chunk."""
+    columns = flat()
+    with h5py.File(tmp_path / "a.hdf5", "w") as f:
+        for key, value in columns.items():
+            stored = value if value.dtype == bool else value.astype(value.dtype.newbyteorder(order))
+            limits = (chunk[0], min(chunk[1], value.shape[1])) if value.ndim == 2 else chunk[:1]
+            shape = tuple(min(c, n) for c, n in zip(limits, value.shape))
+            f.create_dataset(key, data=stored, chunks=shape, compression="gzip")
+    convert(tmp_path / "a.hdf5", tmp_path / "b.hdf5")
+    check_h5(tmp_path / "b.hdf5", columns)
+
+
 def test_d4rl_metadata_is_kept_or_listed(tmp_path):
     source = write_h5(tmp_path / "a.hdf5", flat())
     with h5py.File(source, "a") as f:
