@@ -16,6 +16,10 @@
 //! # Ok::<(), offing_knn::Error>(())
 //! ```
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod error;
 mod file;
 mod flat;

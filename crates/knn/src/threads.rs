@@ -65,6 +65,20 @@ impl Pool {
         }
     }
 
+    /// Runs `job` over `data` in chunks of `size`, each with its number.
+    pub(crate) fn chunks<T: Send>(
+        &self,
+        data: &mut [T],
+        size: usize,
+        job: impl Fn(usize, &mut [T]) + Sync + Send,
+    ) {
+        if self.width() == 1 {
+            data.chunks_mut(size).enumerate().for_each(|(i, chunk)| job(i, chunk));
+        } else {
+            self.enter(|| data.par_chunks_mut(size).enumerate().for_each(|(i, chunk)| job(i, chunk)));
+        }
+    }
+
     /// Runs `job` where nested rayon calls use this pool.
     pub(crate) fn enter<T: Send>(&self, job: impl FnOnce() -> T + Send) -> T {
         match self {

@@ -29,7 +29,7 @@ pub(crate) struct Group<'q> {
     /// For each level, the queries handed to each of eight children.
     lists: Vec<[Vec<u16>; FAN]>,
     /// How many of each list count.
-    lens: Vec<[usize; FAN]>,
+    lens: Vec<[u32; FAN]>,
 }
 
 impl<'q> Group<'q> {
@@ -147,7 +147,7 @@ impl<'q> Group<'q> {
                 continue;
             }
             at[level].1 += 1;
-            let len = self.lens[level][c];
+            let len = self.lens[level][c] as usize;
             if len == 0 {
                 continue;
             }
@@ -191,24 +191,15 @@ impl<'q> Group<'q> {
                 list.resize(active.len(), 0);
             }
         }
-        let mut to = lists.each_mut().map(|l| l.as_mut_ptr());
-        let mut len = [0usize; FAN];
+        let to = lists.each_mut().map(|l| l.as_mut_ptr());
+        let mut len = [0u32; FAN];
         for &i in active {
             let q = usize::from(i);
-            // SAFETY: the caller vouches for the processor; a node has two lines for each of its pairs.
-            let near = unsafe {
+            // SAFETY: the caller vouches for the processor; a node has two lines for each of its pairs; every
+            // list has room for all active queries and grows by at most one for each.
+            unsafe {
                 let distances = K::boxes::<L1>(lines, &self.node[q][..layout.node_pairs]);
-                K::at_most(&distances, self.limits[q][1])
-            };
-            // Written to every list and kept where it belongs: no branch to guess wrong.
-            for c in 0..FAN {
-                let keep = (near >> c & 1) as usize;
-                // SAFETY: every list has room for all active queries, and at most one is kept for each.
-                unsafe {
-                    *to[c] = i;
-                    to[c] = to[c].add(keep);
-                }
-                len[c] += keep;
+                K::hand_out(&to, &mut len, &distances, self.limits[q][1], i);
             }
         }
         len[exist..].fill(0);

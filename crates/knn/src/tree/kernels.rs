@@ -55,6 +55,19 @@ pub(crate) trait Kernel: Copy {
     /// As for `at_most`.
     unsafe fn push(stack: &mut Stack, values: &[i32; FAN], base: u32, mask: u32);
 
+    /// Writes `item` to the end of every list and lengthens those of the values that are at most `limit`: no
+    /// branch to guess wrong.
+    ///
+    /// # Safety
+    /// As for `at_most`. Every list must be longer than its entry in `lens`.
+    unsafe fn hand_out(
+        lists: &[*mut u16; FAN],
+        lens: &mut [u32; FAN],
+        values: &[i32; FAN],
+        limit: i32,
+        item: u16,
+    );
+
     /// Asks for data that will be read soon.
     fn prefetch<T>(data: &[T]);
 }

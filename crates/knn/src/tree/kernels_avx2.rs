@@ -85,6 +85,27 @@ impl Kernel for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn hand_out(
+        lists: &[*mut u16; FAN],
+        lens: &mut [u32; FAN],
+        values: &[i32; FAN],
+        limit: i32,
+        item: u16,
+    ) {
+        // SAFETY: the caller has checked for AVX2 and vouches for room behind each list's length.
+        unsafe {
+            for (list, len) in lists.iter().zip(lens.iter()) {
+                *list.add(*len as usize) = item;
+            }
+            let v = _mm256_loadu_si256(values.as_ptr().cast());
+            let far = _mm256_cmpgt_epi32(v, _mm256_set1_epi32(limit));
+            let old = _mm256_loadu_si256(lens.as_ptr().cast());
+            let new = _mm256_add_epi32(old, _mm256_add_epi32(_mm256_set1_epi32(1), far));
+            _mm256_storeu_si256(lens.as_mut_ptr().cast(), new);
+        }
+    }
+
+    #[inline(always)]
     fn prefetch<T>(data: &[T]) {
         let start = data.as_ptr().cast::<i8>();
         for at in (0..std::mem::size_of_val(data)).step_by(64) {

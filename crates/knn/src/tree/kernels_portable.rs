@@ -59,5 +59,20 @@ impl Kernel for Portable {
     }
 
     #[inline(always)]
+    unsafe fn hand_out(
+        lists: &[*mut u16; FAN],
+        lens: &mut [u32; FAN],
+        values: &[i32; FAN],
+        limit: i32,
+        item: u16,
+    ) {
+        for ((list, len), value) in lists.iter().zip(lens).zip(values) {
+            // SAFETY: the caller vouches for room behind the list's length.
+            unsafe { *list.add(*len as usize) = item };
+            *len += u32::from(*value <= limit);
+        }
+    }
+
+    #[inline(always)]
     fn prefetch<T>(_data: &[T]) {}
 }

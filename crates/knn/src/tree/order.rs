@@ -24,8 +24,8 @@ pub(crate) fn order_rows(rows: &mut [u32], lanes: &Lanes, axes: usize, parallel:
 }
 
 fn order_local(rows: &mut [u32], lanes: &Lanes, axes: usize) {
-    let values = rows.iter().flat_map(|&r| &lanes.row(r)[..axes]).copied().collect();
-    let copy = Lanes { values, stride: axes };
+    let mut copy = Lanes { values: Vec::with_capacity(rows.len() * axes), stride: axes };
+    rows.iter().for_each(|&r| copy.values.extend_from_slice(&lanes.row(r)[..axes]));
     let mut places: Vec<u32> = (0..rows.len() as u32).collect();
     let mut parts: Vec<&mut [u32]> = vec![&mut places];
     while let Some(part) = parts.pop() {

@@ -60,24 +60,23 @@ impl Tree {
         let count = queries.len() / dim;
         let query = |i: usize| &queries[i * dim..(i + 1) * dim];
         let piece = self.piece(count);
-        let mut keyed: Vec<(u32, u32, Prepared)> = self
+        let mut order: Vec<u64> = self
             .pool
             .pieces(count, piece, |range| {
                 let mut image = Image::default();
-                range.map(|i| self.prepare(query(i), i as u32, &mut image)).collect::<Vec<_>>()
+                range
+                    .map(|i| (u64::from(self.leaf_of(query(i), &mut image)) << 32) | i as u64)
+                    .collect::<Vec<_>>()
             })
-            .into_iter()
-            .flatten()
-            .collect();
-        if count > 2 {
-            keyed.sort_unstable_by_key(|q| (q.0, q.1));
-        }
+            .concat();
+        order.sort_unstable();
         let lists = self.pool.pieces(count, piece, |range| {
-            let mut jobs = keyed[range].iter().map(|(_, number, prepared)| Job {
-                number: *number,
-                query: query(*number as usize),
-                prepared: prepared.clone(),
-                task: *task,
+            // Preparing a query twice is cheaper than keeping it in between.
+            let mut image = Image::default();
+            let mut jobs = order[range].iter().map(|&key| {
+                let number = key as u32;
+                let query = query(number as usize);
+                Job { number, query, prepared: self.prepare(query, &mut image), task: *task }
             });
             let (mut out, mut numbers) = (Vec::new(), Vec::new());
             self.walk(k, &mut jobs, &mut |walker| {
@@ -113,15 +112,30 @@ impl Tree {
         count.div_ceil(4 * self.pool.width()).clamp(4, GROUP)
     }
 
-    /// A query made ready, with its number and the leaf it falls into.
-    pub(crate) fn prepare(&self, query: &[f32], number: u32, image: &mut Image) -> (u32, u32, Prepared) {
+    /// A query made ready.
+    pub(crate) fn prepare(&self, query: &[f32], image: &mut Image) -> Prepared {
         #[cfg(target_arch = "x86_64")]
         if self.avx2 {
             // SAFETY: `avx2` is set only when the processor has it.
-            return unsafe { prepare_avx2(&self.parts, query, number, image) };
+            return unsafe { prepare_avx2(&self.parts, query, image) };
         }
-        // SAFETY: the portable loops run anywhere.
-        unsafe { prepare::<Portable>(&self.parts, query, number, image) }
+        Prepared::new(&self.parts, query, image)
+    }
+
+    /// The leaf a query falls into when it always takes the nearest child.
+    fn leaf_of(&self, query: &[f32], image: &mut Image) -> u32 {
+        if self.parts.layout.levels.is_empty() {
+            return 0;
+        }
+        let q = self.prepare(query, image);
+        // SAFETY: `avx2` is set only when the processor has it; the portable loops run anywhere.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            if self.avx2 {
+                return leaf_avx2(&self.parts, &q);
+            }
+            nearest_leaf::<Portable>(&self.parts, &q)
+        }
     }
 
     /// Walks all `jobs` (at most 65536) and shows each finished walker to `done`, in no particular order.
@@ -177,22 +191,25 @@ unsafe fn walk<'q, K: Kernel, const L1: bool>(
 /// Needs AVX2, BMI and POPCNT.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-unsafe fn prepare_avx2(parts: &Parts, query: &[f32], number: u32, image: &mut Image) -> (u32, u32, Prepared) {
+unsafe fn prepare_avx2(parts: &Parts, query: &[f32], image: &mut Image) -> Prepared {
+    Prepared::new(parts, query, image)
+}
+
+/// # Safety
+/// Needs AVX2, BMI and POPCNT.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+unsafe fn leaf_avx2(parts: &Parts, q: &Prepared) -> u32 {
     // SAFETY: the caller has checked for AVX2.
-    unsafe { prepare::<super::kernels_avx2::Avx2>(parts, query, number, image) }
+    unsafe { nearest_leaf::<super::kernels_avx2::Avx2>(parts, q) }
 }
 
 /// # Safety
 /// The processor must have what `K` needs.
 #[inline(always)]
-unsafe fn prepare<K: Kernel>(
-    parts: &Parts,
-    query: &[f32],
-    number: u32,
-    image: &mut Image,
-) -> (u32, u32, Prepared) {
-    let q = Prepared::new(parts, query, image);
+unsafe fn nearest_leaf<K: Kernel>(parts: &Parts, q: &Prepared) -> u32 {
     let layout = &parts.layout;
+    let query = &q.node[..layout.node_pairs];
     let mut index = 0;
     for level in (0..layout.levels.len()).rev() {
         let at = layout.node_line(level, index);
@@ -200,13 +217,13 @@ unsafe fn prepare<K: Kernel>(
         // SAFETY: the caller vouches for the processor; a node has two lines for each of its pairs.
         let distances = unsafe {
             if parts.metric == Metric::Manhattan {
-                K::boxes::<true>(lines, &q.node[..layout.node_pairs])
+                K::boxes::<true>(lines, query)
             } else {
-                K::boxes::<false>(lines, &q.node[..layout.node_pairs])
+                K::boxes::<false>(lines, query)
             }
         };
         let exist = (layout.count_below(level) - index * FAN).min(FAN);
         index = index * FAN + (0..exist).min_by_key(|&c| distances[c]).unwrap_or(0);
     }
-    (index as u32, number, q)
+    index as u32
 }

@@ -41,8 +41,8 @@ impl Tree {
     /// The search of a stored row for others.
     fn own_job(&self, place: usize, task: Task, image: &mut Image) -> Job<'_> {
         let query = self.stored(place);
-        let (_, number, prepared) = self.prepare(query, place as u32, image);
-        Job { number, query, prepared, task: Task { skip: number, ..task } }
+        let number = place as u32;
+        Job { number, query, prepared: self.prepare(query, image), task: Task { skip: number, ..task } }
     }
 
     /// The largest key of a k-th other neighbour.

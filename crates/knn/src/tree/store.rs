@@ -31,21 +31,29 @@ pub(crate) enum Store<T> {
 const HUGE: usize = 4 << 20;
 
 impl<T: Plain> Store<T> {
-    /// Keeps `values`, in huge pages if they are many.
-    pub(crate) fn new(values: Vec<T>) -> Store<T> {
-        if size_of_val(&*values) < HUGE {
-            Store::Owned(values)
-        } else {
-            Self::huge(&values).unwrap_or(Store::Owned(values))
+    /// Makes room for `len` values and lets `fill` write them (they start as zeros).
+    pub(crate) fn filled(len: usize, zero: T, fill: impl FnOnce(&mut [T])) -> Store<T> {
+        if len * size_of::<T>() >= HUGE
+            && let Some(mut map) = huge_pages(len * size_of::<T>())
+        {
+            // SAFETY: the map is as long as `len` values, page-aligned, zeroed and ours alone; zeros are valid.
+            fill(unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr().cast(), len) });
+            let map = map.make_read_only().expect("a private map can be made read-only");
+            return Store::mapped(&Arc::new(map), 0, len).expect("the map has this length and alignment");
         }
+        let mut values = vec![zero; len];
+        fill(&mut values);
+        Store::Owned(values)
     }
 
-    fn huge(values: &[T]) -> Option<Store<T>> {
-        let mut map = MmapMut::map_anon(size_of_val(values)).ok()?;
-        #[cfg(target_os = "linux")]
-        map.advise(memmap2::Advice::HugePage).ok()?;
-        map.copy_from_slice(bytes_of(values));
-        Store::mapped(&Arc::new(map.make_read_only().ok()?), 0, values.len())
+    /// Keeps `values`, in huge pages if they are many.
+    pub(crate) fn new(values: Vec<T>) -> Store<T> {
+        match values.first() {
+            Some(&zero) if size_of_val(&*values) >= HUGE => {
+                Store::filled(values.len(), zero, |to| to.copy_from_slice(&values))
+            }
+            _ => Store::Owned(values),
+        }
     }
 
     /// The `len` values that start at byte `start` of the file, if they lie inside it and are aligned.
@@ -54,6 +62,14 @@ impl<T: Plain> Store<T> {
         let aligned = (map.as_ptr() as usize).checked_add(start)?.is_multiple_of(align_of::<T>());
         (end <= map.len() && aligned).then(|| Store::Mapped { map: Arc::clone(map), start, len })
     }
+}
+
+/// Zeroed memory in huge pages where the system has them.
+fn huge_pages(bytes: usize) -> Option<MmapMut> {
+    let map = MmapMut::map_anon(bytes).ok()?;
+    #[cfg(target_os = "linux")]
+    map.advise(memmap2::Advice::HugePage).ok();
+    Some(map)
 }
 
 impl<T: Plain> Deref for Store<T> {
