@@ -29,7 +29,8 @@ $(VENV)/ready: scripts/requirements.txt
 
 # Longer: more fuzzing, and the unsafe code under valgrind.
 test-all: test
-	OFFING_FUZZ=20000 cargo test --workspace --release --locked fuzz
+	PROPTEST_CASES=5000 cargo test -p offing --release --locked --test bad_files
+	OFFING_KNN_CASES=5000 OFFING_KNN_FUZZ=100000 cargo test -p offing-knn --release --locked
 	scripts/valgrind_knn.sh
 
 bench:
