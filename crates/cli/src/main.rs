@@ -1,9 +1,10 @@
 //! The command line of offing.
 
+#[macro_use]
+mod term;
 mod commands;
 mod context;
 mod report;
-mod term;
 
 use std::process::ExitCode;
 

@@ -7,8 +7,8 @@ use crate::term::{count, number, table, text_table};
 
 /// Prints an audit for a reader: what the file holds, how it was read, what was found.
 pub(crate) fn print_audit(audit: &Audit, origin: Origin) {
-    println!("{} ({origin})", audit.name);
-    println!(
+    out!("{} ({origin})", audit.name);
+    out!(
         "{} transitions, observations {} wide, actions {} wide, {} terminals, {} timeouts",
         count(audit.rows),
         audit.obs_dim,
@@ -16,12 +16,12 @@ pub(crate) fn print_audit(audit: &Audit, origin: Origin) {
         count(audit.terminals),
         count(audit.timeouts)
     );
-    println!("next states: {}", audit.reading.next_obs);
+    out!("next states: {}", audit.reading.next_obs);
     for (why, rows) in &audit.reading.dropped {
-        println!("left out:    {} rows, {why}", count(*rows));
+        out!("left out:    {} rows, {why}", count(*rows));
     }
     for note in &audit.reading.notes {
-        println!("note:        {note}");
+        out!("note:        {note}");
     }
     let columns = [
         ("reward", Some(audit.reward)),
@@ -29,9 +29,9 @@ pub(crate) fn print_audit(audit: &Audit, origin: Origin) {
         ("episode length", audit.episode_length),
     ];
     let rows = columns.iter().filter_map(|(name, s)| s.map(|s| statistics_row(name, &s)));
-    println!("{}", table(&["", "count", "mean", "std", "min", "p25", "median", "p75", "max"], rows));
+    out!("{}", table(&["", "count", "mean", "std", "min", "p25", "median", "p75", "max"], rows));
     if let Some(score) = audit.behaviour_score {
-        println!("normalised score of the behaviour policy: {score:.1} (D4RL: 0 = random, 100 = expert)");
+        out!("normalised score of the behaviour policy: {score:.1} (D4RL: 0 = random, 100 = expert)");
     }
     let (clean, found): (Vec<_>, Vec<_>) = audit.findings.iter().partition(|f| f.severity == Severity::Ok);
     let rows = found.iter().map(|f| {
@@ -40,16 +40,16 @@ pub(crate) fn print_audit(audit: &Audit, origin: Origin) {
         vec![mark.to_string(), f.check.to_string(), count(f.count), first, f.detail.clone()]
     });
     if !found.is_empty() {
-        println!("{}", text_table(&["", "check", "rows", "first", "what it means"], rows));
+        out!("{}", text_table(&["", "check", "rows", "first", "what it means"], rows));
     }
     let clean: Vec<&str> = clean.iter().map(|f| f.check).collect();
-    println!("nothing found: {}", clean.join(", "));
+    out!("nothing found: {}", clean.join(", "));
     match audit.verdict() {
-        Severity::Poison => println!(
-            "verdict: POISON. A dynamics model or a neighbour index would learn these rows as facts."
-        ),
-        Severity::Note => println!("verdict: usable, with the notes above."),
-        Severity::Ok => println!("verdict: clean."),
+        Severity::Poison => {
+            out!("verdict: POISON. A dynamics model or a neighbour index would learn these rows as facts.")
+        }
+        Severity::Note => out!("verdict: usable, with the notes above."),
+        Severity::Ok => out!("verdict: clean."),
     }
 }
 

@@ -5,6 +5,16 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+/// `println!` that ends the program quietly when nobody reads any more (`offing data list | head -1`).
+macro_rules! out {
+    ($($words:tt)*) => {{
+        use std::io::Write;
+        if writeln!(std::io::stdout(), $($words)*).is_err() {
+            std::process::exit(0);
+        }
+    }};
+}
+
 /// One line about what is being done, on stderr so that stdout stays clean for results.
 pub(crate) fn step(line: &str) {
     eprintln!("· {line}");

@@ -149,6 +149,21 @@ fn doctor_and_list_work_on_an_empty_machine() {
 }
 
 #[test]
+fn a_reader_that_stops_reading_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_offing"))
+        .args(["data", "list"])
+        .env("OFFING_HOME", home())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn benches_write_the_agreed_json() {
     let dir = tempfile::tempdir().unwrap();
     let json = dir.path().join("bench.json");

@@ -169,7 +169,7 @@ fn make(context: &Context, args: &Make) -> Result<ExitCode> {
         out: args.out.clone(),
     };
     let path = make_shown(context, &recipe, &options)?;
-    println!("{}", path.display());
+    out!("{}", path.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -205,14 +205,14 @@ pub(crate) fn load(context: &Context, name: &str, options: ReadOptions) -> Resul
 fn list(context: &Context) -> Result<ExitCode> {
     let all = context.catalogue.all()?;
     if all.is_empty() {
-        println!("no datasets on this machine yet");
+        out!("no datasets on this machine yet");
     } else {
         let rows = all.iter().map(|(name, origin, path)| {
             vec![name.clone(), origin.to_string(), size(path), path.display().to_string()]
         });
-        println!("{}", term::text_table(&["dataset", "origin", "size", "path"], rows));
+        out!("{}", term::text_table(&["dataset", "origin", "size", "path"], rows));
     }
-    println!("names that can be made: {}", made_names().join(", "));
+    out!("names that can be made: {}", made_names().join(", "));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -223,7 +223,7 @@ fn size(path: &Path) -> String {
 
 fn info(context: &Context, args: &Named) -> Result<ExitCode> {
     let (data, origin) = load(context, &args.dataset, args.reading.options()?)?;
-    println!("{} ({origin}, {})", data.name, data.format.name());
+    out!("{} ({origin}, {})", data.name, data.format.name());
     let rows = &data.rows;
     let mut facts = vec![
         (
@@ -248,7 +248,7 @@ fn info(context: &Context, args: &Named) -> Result<ExitCode> {
         facts.push(("keys not used", data.reading.ignored_keys.join(", ")));
     }
     facts.extend(data.meta.iter().map(|(k, v)| (k.as_str(), v.clone())));
-    println!("{}", term::text_table(&["", ""], facts.into_iter().map(|(k, v)| vec![k.to_string(), v])));
+    out!("{}", term::text_table(&["", ""], facts.into_iter().map(|(k, v)| vec![k.to_string(), v])));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -289,6 +289,6 @@ fn convert(context: &Context, args: &Convert) -> Result<ExitCode> {
         None => Format::of_target(out)?,
     };
     data::write(&data, out, format)?;
-    println!("{}", out.display());
+    out!("{}", out.display());
     Ok(ExitCode::SUCCESS)
 }

@@ -52,8 +52,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
             }
         },
     ));
-    println!("{}", term::text_table(&["", "found"], facts.into_iter().map(|(k, v)| vec![k.to_string(), v])));
-    println!("{}", if healthy { "all well" } else { "something is missing; see MuJoCo above" });
+    out!("{}", term::text_table(&["", "found"], facts.into_iter().map(|(k, v)| vec![k.to_string(), v])));
+    out!("{}", if healthy { "all well" } else { "something is missing; see MuJoCo above" });
     Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 

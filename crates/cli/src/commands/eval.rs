@@ -98,7 +98,7 @@ pub(crate) fn print(results: &[(String, &Evaluation)], task: &str) {
             score,
         ]
     });
-    println!(
+    out!(
         "{}",
         term::table(
             &[task, "episodes", "mean return ± s.e.", "std", "mean length", "normalised score"],

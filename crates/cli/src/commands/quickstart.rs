@@ -40,6 +40,6 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let make_env = || make(engine, &recipe.task, Physics::default());
     let result = evaluate(&Pool::new(&make_env), &Uniform, 20, args.seed)?;
     eval::print(&[("uniform actions".into(), &result)], &recipe.task);
-    println!("dataset: {}", path.display());
+    out!("dataset: {}", path.display());
     Ok(ExitCode::SUCCESS)
 }

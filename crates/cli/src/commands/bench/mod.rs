@@ -90,7 +90,7 @@ impl Recorder {
                 r.unit.to_string(),
             ]
         });
-        println!("{}", term::table(&[self.bench, "median", "min", "max", "unit"], rows));
+        out!("{}", term::table(&[self.bench, "median", "min", "max", "unit"], rows));
         if let Some(path) = &common.json {
             let value = serde_json::json!({
                 "bench": self.bench, "commit": commit(), "machine": cpu_name(), "threads": self.threads,

@@ -70,7 +70,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         for (distance, queries) in Distance::ALL.iter().zip(&queries) {
             npy::write(&dir.join(format!("queries_{}.npy", distance.name())), queries)?;
         }
-        println!("{}", dir.display());
+        out!("{}", dir.display());
         return Ok(ExitCode::SUCCESS);
     }
     let mut recorder = Recorder::new("knn", rayon::current_num_threads());
