@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use offing::data::catalogue::{Catalogue, Recipe};
 use offing::data::make::{Behaviour, Block, Follow, make as roll_out};
 use offing::data::policy_set::{Choice, Ingredient, PolicySet};
-use offing::data::write_d4rl;
+use offing::data::{Format, write_d4rl};
 use offing::env::{Env, Pool};
 use offing::policy::Uniform;
 use offing::{Error, Result};
@@ -68,6 +68,14 @@ pub fn make_set(
     options: &MakeOptions,
     progress: &mut dyn FnMut(usize),
 ) -> Result<MadeSet> {
+    if let Some(path) = &options.out
+        && (path.is_dir() || Format::of_target(path)? != Format::D4rl)
+    {
+        return Err(Error::file(
+            path,
+            "wanted a file name ending in .hdf5 for a made set; `offing data convert` writes others",
+        ));
+    }
     let policies = ingredients(recipe, options)?;
     let behaviour = match &policies {
         Some(mix) => mix.iter().map(|i| i.file.clone()).collect(),
@@ -90,7 +98,7 @@ pub fn make_set(
 
 /// The time limit of a task or of the task behind a dataset's name.
 pub fn horizon(name: &str) -> Option<usize> {
-    let mut words = name.split('-');
+    let mut words = name.split(['-', '_']);
     match (words.next()?, words.next()) {
         ("halfcheetah" | "hopper" | "walker2d" | "ant", _) | ("antmaze", Some("medium" | "large")) => {
             Some(1000)
@@ -105,6 +113,11 @@ fn ingredients(recipe: &Recipe, options: &MakeOptions) -> Result<Option<Vec<Ingr
         Some(set) if recipe.task.starts_with("antmaze") => Ok(Some(vec![set.load(NAVIGATOR)?])),
         Some(set) => set.mix(recipe, options.choice).map(Some),
         None if recipe.flavour == "random" => Ok(None),
+        None if recipe.task.starts_with("antmaze") => Err(Error::Invalid(format!(
+            "`{}` is walked by a goal-reaching ant that offing does not ship; put {NAVIGATOR} into a directory and pass it with \
+             --policies DIR",
+            recipe.name
+        ))),
         None => Err(Error::Invalid(format!(
             "`{}` is rolled out by behaviour policies and none were given; pass a directory of them with --policies DIR, or \
              make a `random` set, which needs none",

@@ -1,7 +1,7 @@
 //! The agent behind AntMaze data: a goal-reaching ant that follows way-points through the maze.
 //!
 //! Its policy takes (qpos[2..15], qvel[0..14], 10 · the unit vector to the next way-point). Way-points come from a
-//! breadth-first search on the maze. `play` sets aim at the few cells D4RL hand-picked, `diverse` sets at any cell, plain
+//! breadth-first search on the maze. `play` sets aim at the few cells D4RL hand-picked and at the goal, `diverse` sets at any cell, plain
 //! umaze at the goal; a target that is reached is followed by another until the episode ends.
 
 use offing::data::make::{Actor, Behaviour};
@@ -47,7 +47,8 @@ impl<'a> Navigator<'a> {
         let targets = match flavour {
             "" => Targets::Goal,
             "play" => {
-                Targets::Cells(maze.data_goal_cells().iter().copied().chain([maze.goal_cell()]).collect())
+                let goal = Some(maze.goal_cell()).filter(|goal| !maze.data_goal_cells().contains(goal));
+                Targets::Cells(maze.data_goal_cells().iter().copied().chain(goal).collect())
             }
             _ => Targets::Cells(maze.open_cells()),
         };

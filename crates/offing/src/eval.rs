@@ -44,6 +44,10 @@ fn play(env: &mut dyn Env, policy: &dyn Policy, rng: &mut Rng) -> (f64, usize) {
         obs.extend(env.obs().iter().map(|&o| o as f32));
         policy.act(&obs, rng, &mut act);
         let moment = env.step(&act);
+        if env.unstable() {
+            // The engine gave up on this state and restarted; nothing after it belongs to the episode.
+            return (total, steps);
+        }
         total += moment.reward;
         steps += 1;
         if moment.terminated || moment.truncated {

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::{Dataset, Format, Reading, SimColumns};
 use crate::batch::Batch;
-use crate::env::{Env, Pool, Spec};
+use crate::env::{Env, Pool, SimState, Spec};
 use crate::error::{Error, Result};
 use crate::policy::Policy;
 use crate::rng::Rng;
@@ -56,8 +56,11 @@ pub struct Block<'a> {
     pub behaviour: &'a dyn Behaviour,
 }
 
-/// Episodes played at once; a constant, so that progress, not results, is what threads can change.
-const WAVE: u64 = 64;
+/// Most episodes played at once. Which wave an episode is played in changes nothing: episodes are joined by number.
+const WAVE: usize = 64;
+
+/// More rows than this would not fit into the memory of most machines while they are made.
+const MOST_ROWS: usize = 100_000_000;
 
 /// Plays the blocks and joins them to one dataset called `name`. `progress` is told the rows made so far.
 pub fn make(
@@ -72,6 +75,11 @@ pub fn make(
     if total == 0 {
         return Err(Error::Invalid(format!("{name}: wanted at least one row, found --rows 0")));
     }
+    if total > MOST_ROWS {
+        return Err(Error::Invalid(format!(
+            "{name}: wanted at most {MOST_ROWS} rows, found --rows {total}; make several sets with different seeds"
+        )));
+    }
     let mut columns = Columns::default();
     let mut episodes = Vec::new();
     for (number, block) in blocks.iter().enumerate() {
@@ -79,15 +87,21 @@ pub fn make(
         let stream = format!("make/{number}");
         let mut next = 0;
         while columns.len() < stop {
-            let wave: Vec<Columns> = (next..next + WAVE)
+            let episodes_left =
+                (stop - columns.len()).div_ceil(spec.horizon).max(rayon::current_num_threads());
+            let count = episodes_left.min(WAVE) as u64;
+            let wave: Vec<Columns> = (next..next + count)
                 .into_par_iter()
                 .map(|e| pool.with(|env| play(env, block.behaviour, &mut Rng::stream(seed, &stream, e)))?)
                 .collect::<Result<_>>()?;
-            next += WAVE;
+            next += count;
             for episode in wave {
                 let room = stop - columns.len();
                 if room == 0 {
                     break;
+                }
+                if episode.len() == 0 {
+                    continue;
                 }
                 let start = columns.len();
                 columns.append(episode, room, &spec);
@@ -112,6 +126,11 @@ fn play(env: &mut dyn Env, behaviour: &dyn Behaviour, rng: &mut Rng) -> Result<C
         rows.goal.extend(&state.goal);
         actor.act(env, rng, &mut act);
         let moment = env.step(&act);
+        if env.unstable() {
+            // The engine gave up and restarted: what it shows now did not follow from this action.
+            rows.forget_last(env.spec(), &state);
+            return Ok(rows);
+        }
         rows.act.extend(&act);
         rows.rew.push(moment.reward as f32);
         rows.next_obs.extend(env.obs().iter().map(|&o| o as f32));
@@ -140,6 +159,17 @@ struct Columns {
 impl Columns {
     fn len(&self) -> usize {
         self.rew.len()
+    }
+
+    /// Takes back the half row of a step that failed, and ends the episode before it.
+    fn forget_last(&mut self, spec: &Spec, state: &SimState) {
+        self.obs.truncate(self.obs.len() - spec.obs_dim);
+        self.qpos.truncate(self.qpos.len() - state.qpos.len());
+        self.qvel.truncate(self.qvel.len() - state.qvel.len());
+        self.goal.truncate(self.goal.len() - state.goal.len());
+        if let Some(last) = self.timeout.last_mut() {
+            *last = true;
+        }
     }
 
     /// Takes the first `room` rows of an episode. An episode that is cut ends in a timeout: its return would go on.

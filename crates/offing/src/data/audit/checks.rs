@@ -161,7 +161,11 @@ fn teleports(data: &Dataset) -> Finding {
     } else {
         let limits = jump_limits(&b.obs, &b.next_obs);
         (0..b.len())
-            .filter(|&i| (0..b.obs_dim()).any(|j| (b.next_obs[[i, j]] - b.obs[[i, j]]).abs() > limits[j]))
+            .filter(|&i| {
+                let steps = b.next_obs.row(i).to_owned() - b.obs.row(i);
+                steps.iter().all(|s| s.is_finite())
+                    && steps.iter().zip(&limits).any(|(s, limit)| s.abs() > *limit)
+            })
             .collect()
     };
     about("teleports", Severity::Poison, &rows, || {
@@ -170,7 +174,7 @@ fn teleports(data: &Dataset) -> Finding {
 }
 
 /// Per column, the largest believable step: a multiple of the 99th percentile of its steps, never below a thousandth of
-/// the column's range (a column that hardly ever moves has a percentile of 0).
+/// the column's range. A column that rests in half of the rows (a contact sensor, say) tells nothing: any step is large.
 fn jump_limits(obs: &Mat, next_obs: &Mat) -> Vec<f32> {
     (0..obs.ncols())
         .map(|j| {
@@ -186,31 +190,31 @@ fn jump_limits(obs: &Mat, next_obs: &Mat) -> Vec<f32> {
             let usual = quantile(&steps, 0.99) as f32;
             let finite = || column.iter().copied().filter(|v| v.is_finite());
             let range = finite().fold(f32::NEG_INFINITY, f32::max) - finite().fold(f32::INFINITY, f32::min);
-            if usual > 0.0 { (JUMP * usual).max(1e-3 * range) } else { f32::INFINITY }
+            if quantile(&steps, 0.5) > 0.0 { (JUMP * usual).max(1e-3 * range) } else { f32::INFINITY }
         })
         .collect()
 }
 
-/// The file says the episode goes on, but the next row starts somewhere else.
+/// Episodes that stop without a mark: the reader found that the next row starts somewhere else.
 fn unmarked_ends(data: &Dataset) -> Finding {
-    let b = &data.rows;
-    let mut rows = Vec::new();
-    for episode in &data.episodes {
-        let inner = episode.start..episode.end.saturating_sub(1);
-        rows.extend(inner.filter(|&i| b.next_obs.row(i) != b.obs.row(i + 1)));
-    }
+    let rows: Vec<usize> = inner_ends(data).filter(|&i| !data.rows.done[i] && !data.timeout[i]).collect();
     about("unmarked episode ends", Severity::Note, &rows, || {
-        "the next state of a row is not the state of the row after it although no end is marked (a timeout was probably \
-         left out); transitions are right, returns of these episodes are not"
+        "the next state of these rows is not the state of the row after them, and neither a terminal nor a timeout is marked; \
+         they are read as timeouts"
             .into()
     })
 }
 
+/// The reader splits episodes where the next state is not the following state. What is still longer than the time limit
+/// goes on through a reset as if it were a step.
 fn too_long(data: &Dataset, horizon: Option<usize>) -> Finding {
     let limit = horizon.unwrap_or(usize::MAX);
     let rows: Vec<usize> = data.episodes.iter().filter(|e| e.len() > limit).map(|e| e.start).collect();
-    about("episodes beyond the time limit", Severity::Note, &rows, || {
-        format!("longer than the task's {limit} steps: a timeout in between was not marked")
+    about("episodes beyond the time limit", Severity::Poison, &rows, || {
+        format!(
+            "longer than the task's {limit} steps, so a reset in between passes for a step; mark the timeouts, or give next \
+             states"
+        )
     })
 }
 
@@ -328,18 +332,12 @@ mod tests {
 
     #[test]
     fn nan_is_poison() {
-        check(
-            |d| d.rows.obs[[17, 1]] = f32::NAN,
-            &[("non-finite values", Severity::Poison, 1), ("unmarked episode ends", Severity::Note, 1)],
-        );
+        check(|d| d.rows.obs[[17, 1]] = f32::NAN, &[("non-finite values", Severity::Poison, 1)]);
     }
 
     #[test]
     fn a_jump_is_a_teleport() {
-        check(
-            |d| d.rows.next_obs[[17, 0]] += 50.0,
-            &[("teleports", Severity::Poison, 1), ("unmarked episode ends", Severity::Note, 1)],
-        );
+        check(|d| d.rows.next_obs[[17, 0]] += 50.0, &[("teleports", Severity::Poison, 1)]);
     }
 
     #[test]
@@ -368,19 +366,59 @@ mod tests {
     }
 
     #[test]
-    fn a_forgotten_timeout_is_noticed_in_two_ways() {
+    fn an_end_without_a_mark_is_noted() {
+        let unmark = |d: &mut Dataset| {
+            let end = d.episodes[0].end - 1;
+            (d.rows.done[end], d.timeout[end]) = (false, false);
+        };
+        check(unmark, &[("unmarked episode ends", Severity::Note, 1)]);
+    }
+
+    #[test]
+    fn an_episode_beyond_the_time_limit_hides_a_reset() {
         check(
             |d| {
                 let second = d.episodes.remove(1);
-                d.timeout[d.episodes[0].end - 1] = false;
-                d.rows.done[d.episodes[0].end - 1] = false;
                 d.episodes[0].end = second.end;
+                let middle = second.start - 1;
+                (d.rows.done[middle], d.timeout[middle]) = (false, false);
             },
-            &[
-                ("unmarked episode ends", Severity::Note, 1),
-                ("episodes beyond the time limit", Severity::Note, 1),
-            ],
+            &[("episodes beyond the time limit", Severity::Poison, 1)],
         );
+    }
+
+    #[test]
+    fn a_sensor_that_mostly_rests_is_no_teleport() {
+        check(
+            |d| {
+                let n = d.rows.len();
+                let touch = |i: usize| if i.is_multiple_of(97) { 100.0 } else { 0.0 };
+                d.rows.obs.column_mut(3).iter_mut().enumerate().for_each(|(i, v)| *v = touch(i));
+                d.rows
+                    .next_obs
+                    .column_mut(3)
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(i, v)| *v = touch((i + 1) % n));
+            },
+            &[],
+        );
+    }
+
+    #[test]
+    fn returns_stop_at_the_first_terminal_and_leave_out_cut_episodes() {
+        let mut data = clean();
+        data.rows.rew.fill(1.0);
+        data.rows.done.fill(false);
+        data.timeout.fill(false);
+        data.episodes = vec![0..60, 60..100, 100..160, 160..190];
+        data.rows = data.rows.select(&(0..190).collect::<Vec<_>>());
+        data.timeout = data.timeout.slice(ndarray::s![..190]).to_owned();
+        data.rows.done[70] = true;
+        data.rows.done[71] = true;
+        // 60 whole, 11 to the terminal, 60 whole; the last is cut at 30 of 60 steps.
+        let found = audit(&data, Some(60)).episode_length.unwrap();
+        assert_eq!((found.count, found.min, found.max), (3, 11.0, 60.0));
     }
 
     #[test]
@@ -416,7 +454,7 @@ mod tests {
             },
             &[
                 ("reset as next state", Severity::Poison, ends),
-                ("episodes beyond the time limit", Severity::Note, 1),
+                ("episodes beyond the time limit", Severity::Poison, 1),
                 ("terminals inside an episode", Severity::Note, ends),
             ],
         );

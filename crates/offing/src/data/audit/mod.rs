@@ -7,6 +7,8 @@
 mod checks;
 mod statistics;
 
+use std::ops::Range;
+
 use serde::Serialize;
 
 use super::scores::reference;
@@ -59,7 +61,7 @@ pub struct Audit {
     pub timeouts: usize,
     /// Rewards of single rows.
     pub reward: Statistics,
-    /// Undiscounted returns of finished episodes; absent when no episode is finished.
+    /// Undiscounted returns of finished episodes, each up to its first terminal; absent when no episode is finished.
     pub episode_return: Option<Statistics>,
     /// Lengths of finished episodes.
     pub episode_length: Option<Statistics>,
@@ -78,11 +80,8 @@ impl Audit {
 
 /// Audits a dataset. `horizon` is the task's time limit where it is known.
 pub fn audit(data: &Dataset, horizon: Option<usize>) -> Audit {
-    let finished: Vec<_> = (data.episodes.iter())
-        .filter(|e| !e.is_empty() && (data.rows.done[e.end - 1] || data.timeout[e.end - 1]))
-        .collect();
-    let returns: Vec<f64> = finished
-        .iter()
+    let finished: Vec<_> = data.episodes.iter().filter_map(|e| played(data, e, horizon)).collect();
+    let returns: Vec<f64> = (finished.iter())
         .map(|e| data.rows.rew.slice(ndarray::s![e.start..e.end]).iter().map(|&r| f64::from(r)).sum())
         .collect();
     let lengths: Vec<f64> = finished.iter().map(|e| e.len() as f64).collect();
@@ -105,4 +104,18 @@ pub fn audit(data: &Dataset, horizon: Option<usize>) -> Audit {
         episode_length: Statistics::of(&lengths),
         findings: checks::all(data, horizon),
     }
+}
+
+/// The rows of an episode that its return counts: up to the first terminal, or all of them when a time limit ended it.
+/// `None` for an episode that somebody cut short: its return says nothing about the policy.
+fn played(data: &Dataset, episode: &Range<usize>, horizon: Option<usize>) -> Option<Range<usize>> {
+    if let Some(end) = episode.clone().find(|&i| data.rows.done[i]) {
+        return Some(episode.start..end + 1);
+    }
+    let last_of_all = episode.end == data.rows.len();
+    let whole = match horizon {
+        Some(limit) => episode.len() >= limit,
+        None => !episode.is_empty() && (data.timeout[episode.end - 1] || !last_of_all),
+    };
+    whole.then(|| episode.clone())
 }
