@@ -5,12 +5,16 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// `println!` that ends the program quietly when nobody reads any more (`offing data list | head -1`).
+/// `println!` that does not mind when nobody reads any more (`offing data list | head -1`); any other trouble with the
+/// output ends the program.
 macro_rules! out {
     ($($words:tt)*) => {{
         use std::io::Write;
-        if writeln!(std::io::stdout(), $($words)*).is_err() {
-            std::process::exit(0);
+        if let Err(error) = writeln!(std::io::stdout(), $($words)*)
+            && error.kind() != std::io::ErrorKind::BrokenPipe
+        {
+            eprintln!("error: cannot write the output: {error}");
+            std::process::exit(2);
         }
     }};
 }

@@ -80,10 +80,12 @@ fn a_set_keeps_its_rows_through_every_format() {
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
     made("500", "1", "2", &dir.path().join("start.hdf5"));
     let mut from = path("start.hdf5");
-    for to in ["a.parquet", "b-v0", "c.npz", "d.csv", "e.hdf5"] {
+    // CSV and npz hold no metadata: the name tells the body, and with it the time limit.
+    for to in ["a.parquet", "b-v0", "c.npz", "d.csv", "hopper-e.hdf5"] {
         stdout(&["data", "convert", &from, &path(to)]);
         from = path(to);
     }
+    refused(&["data", "convert", &from, &path("a.parquet")], &["a.parquet", "--force"]);
     let audit = |file: &str| {
         let json = path("audit.json");
         stdout(&["data", "audit", file, "--json", &json]);
@@ -113,6 +115,15 @@ fn wrong_names_and_files_are_one_clear_line() {
     refused(&["data", "info", "hopper-medium-v2"], &["hopper_medium-v2.hdf5", "copy it there"]);
     refused(&["data", "make", "hopper-medium", "-q"], &["--policies DIR"]);
     refused(&["data", "make", "hopper-random", "--rows", "0", "-q"], &["at least one row"]);
+    refused(&["data", "make", "hopper-random", "--rows", "99999999999", "-q"], &["at most"]);
+    refused(&["data", "make", "antmaze-umaze", "-q"], &["ant-navigate.safetensors"]);
+    refused(&["data", "make", "hopper-random", "--out", "x.parquet", "-q"], &["x.parquet", ".hdf5"]);
+    let map = dir.path().join("map.toml");
+    std::fs::write(&map, "obs = [\"a\"]\nreward = \"b\"\n").unwrap();
+    refused(
+        &["data", "info", html.to_str().unwrap(), "--columns", map.to_str().unwrap()],
+        &["line 2", "unknown field"],
+    );
     refused(
         &["data", "make", "hopper-expert", "--policies", "nowhere", "-q"],
         &["nowhere", "cannot list the policies"],

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use offing::data::audit::{Severity, audit};
 use offing::data::catalogue::{Found, Origin, Recipe, made_names};
@@ -38,7 +38,7 @@ pub(crate) struct Make {
     #[arg(long, default_value_t = DEFAULT_ROWS)]
     rows: usize,
     /// Seed of everything random; the same seed gives the same bytes.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     seed: u64,
     /// Directory of behaviour policies, `<body>-<number>.safetensors` with an `index.json` of scores.
     #[arg(long, value_name = "DIR")]
@@ -86,6 +86,9 @@ pub(crate) struct Convert {
     /// The format to write (default: by the ending of the path).
     #[arg(long)]
     to: Option<To>,
+    /// Replace a file that is there already.
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -110,6 +113,9 @@ pub(crate) struct Reading {
     /// Leave out the rows at which a time limit struck.
     #[arg(long)]
     drop_timeouts: bool,
+    /// Parts of a Minari dictionary observation to take, in this order (`observation`, `a/b`).
+    #[arg(long, value_delimiter = ',', value_name = "KEY")]
+    obs: Option<Vec<String>>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -127,8 +133,14 @@ impl Reading {
             Some(path) => {
                 let text = std::fs::read_to_string(path)
                     .with_context(|| format!("{}: cannot read", path.display()))?;
-                let map: ColumnMap =
-                    toml::from_str(&text).with_context(|| format!("{}: not a column map", path.display()))?;
+                let map: ColumnMap = toml::from_str(&text).map_err(|e| {
+                    let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+                    anyhow!(
+                        "{}: line {line}: {}; mend the column map",
+                        path.display(),
+                        e.message().replace('\n', " ")
+                    )
+                })?;
                 Some(map)
             }
         };
@@ -197,8 +209,12 @@ pub(crate) fn load(context: &Context, name: &str, options: ReadOptions) -> Resul
         }
     };
     let named = (origin != Origin::Own).then(|| name.to_string());
-    let dataset = data::read(&path, &ReadOptions { name: named, ..options })?;
-    let origin = if dataset.meta.contains_key("made_by") { Origin::Made } else { origin };
+    let mut dataset = data::read(&path, &ReadOptions { name: named, ..options })?;
+    let mut origin = origin;
+    if let (Some(_), Some(set)) = (dataset.meta.get("made_by"), dataset.meta.get("set")) {
+        // A made file says itself which set it is, whatever it is called now.
+        (dataset.name, origin) = (set.clone(), Origin::Made);
+    }
     Ok((dataset, origin))
 }
 
@@ -278,8 +294,11 @@ pub(crate) fn write_json(path: &Path, value: &serde_json::Value) -> Result<()> {
 }
 
 fn convert(context: &Context, args: &Convert) -> Result<ExitCode> {
-    let (data, _) = load(context, &args.named.dataset, args.named.reading.options()?)?;
     let out = &args.out;
+    if out.exists() && !args.force {
+        bail!("{}: there is something already; give another name, or replace it with --force", out.display());
+    }
+    let (data, _) = load(context, &args.named.dataset, args.named.reading.options()?)?;
     let format = match args.to {
         Some(To::D4rl) => Format::D4rl,
         Some(To::Minari) => Format::Minari,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use offing::data::scores::reference;
+use offing::data::scores::{Reference, reference};
 use offing::env::Pool;
 use offing::eval::{Evaluation, evaluate};
 use offing::policy::{Deterministic, Policy, TanhGaussian, Uniform};
@@ -67,9 +67,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         Some(policy) => &Deterministic(policy),
     };
     let result = evaluate(&pool, policy, args.episodes, args.seed)?;
-    print(&[(args.policy.clone(), &result)], &args.task);
+    let reference = d4rl_reference(&args.task, args.physics);
     if let Some(path) = &args.json {
-        let score = reference(&args.task).map(|r| result.score(&r));
+        let score = reference.map(|r| result.score(&r));
         write_json(
             path,
             &serde_json::json!({
@@ -79,12 +79,17 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
             }),
         )?;
     }
+    print(&[(args.policy.clone(), &result)], &args.task, reference);
     Ok(ExitCode::SUCCESS)
 }
 
+/// D4RL's reference returns, where they apply: v5 counts rewards differently, so it has none.
+fn d4rl_reference(task: &str, physics: Physics) -> Option<Reference> {
+    reference(task).filter(|_| physics != Physics::GymnasiumV5)
+}
+
 /// Prints evaluations on one task as a table.
-pub(crate) fn print(results: &[(String, &Evaluation)], task: &str) {
-    let reference = reference(task);
+pub(crate) fn print(results: &[(String, &Evaluation)], task: &str, reference: Option<Reference>) {
     let rows = results.iter().map(|(name, result)| {
         let score = reference.map_or("-".into(), |r| {
             format!("{:.1} ± {:.1}", result.score(&r), r.normalise_spread(result.standard_error()))

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use offing::data::audit::audit;
 use offing::data::catalogue::{Origin, Recipe};
+use offing::data::scores::reference;
 use offing::data::{self, ReadOptions};
 use offing::env::Pool;
 use offing::eval::evaluate;
@@ -39,7 +40,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     context.say("scoring its behaviour policy in the simulator");
     let make_env = || make(engine, &recipe.task, Physics::default());
     let result = evaluate(&Pool::new(&make_env), &Uniform, 20, args.seed)?;
-    eval::print(&[("uniform actions".into(), &result)], &recipe.task);
+    eval::print(&[("uniform actions".into(), &result)], &recipe.task, reference(&recipe.task));
     out!("dataset: {}", path.display());
     Ok(ExitCode::SUCCESS)
 }

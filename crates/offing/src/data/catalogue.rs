@@ -1,6 +1,6 @@
 //! Dataset names: what `hopper-medium`, `hopper-medium-v2` and `./my.hdf5` mean.
 //!
-//! A path always wins. An id that ends in `-v0`, `-v1` or `-v2` is a real D4RL or Minari dataset in its own cache
+//! A path always wins. An id that ends in a version (`-v2`) is a real D4RL or Minari dataset in its own cache
 //! directory and nothing else. A name without version is a *made* dataset, kept as
 //! `datasets/<name>-<rows>-s<seed>-<hash>.hdf5` under offing's home; the hash covers the policies and the physics.
 
@@ -217,13 +217,14 @@ impl Catalogue {
     }
 }
 
+/// D4RL's versions end at 2, Minari's do not.
 fn is_versioned(name: &str) -> bool {
-    ["-v0", "-v1", "-v2"].iter().any(|v| name.ends_with(v))
+    name.rsplit_once("-v").is_some_and(|(_, v)| !v.is_empty() && v.bytes().all(|b| b.is_ascii_digit()))
 }
 
 fn looks_like_a_path(name: &str) -> bool {
     name.contains(['/', '\\'])
-        || [".hdf5", ".h5", ".parquet", ".csv", ".npz"].iter().any(|e| name.ends_with(e))
+        || [".hdf5", ".h5", ".parquet", ".csv", ".tsv", ".npz"].iter().any(|e| name.ends_with(e))
 }
 
 /// Splits `<name>-<rows>-s<seed>-<hash>.hdf5` into the name and the rest.

@@ -95,6 +95,11 @@ pub fn make(
                 .map(|e| pool.with(|env| play(env, block.behaviour, &mut Rng::stream(seed, &stream, e)))?)
                 .collect::<Result<_>>()?;
             next += count;
+            if wave.iter().all(|episode| episode.len() == 0) {
+                return Err(Error::Invalid(format!(
+                    "{name}: the simulator became unstable at the first step of {count} episodes; check the policy that acted"
+                )));
+            }
             for episode in wave {
                 let room = stop - columns.len();
                 if room == 0 {

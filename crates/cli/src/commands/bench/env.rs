@@ -16,7 +16,7 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',')]
     tasks: Vec<String>,
     /// Steps a sample.
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 20_000, value_parser = super::positive)]
     steps: usize,
     /// Which physics to simulate.
     #[arg(long, default_value_t)]

@@ -42,8 +42,13 @@ pub(crate) struct Common {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// How often each thing is measured.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = positive)]
     samples: usize,
+}
+
+/// A count of at least 1, for clap.
+pub(crate) fn positive(text: &str) -> std::result::Result<usize, String> {
+    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "wanted a whole number of at least 1".into())
 }
 
 /// The samples of one measured thing.
