@@ -85,3 +85,54 @@ fn each_choice_for_terminal_rows_does_what_it_says() {
     assert_eq!(followed.rows.len(), 999);
     assert!(followed.rows.next_obs[[99, 0]] < 0.1, "the reset state, as asked for");
 }
+
+/// Ten walks of 20 steps without terminals; `marked` says which of them bear a timeout at their end.
+fn walks(path: &Path, marked: impl Fn(usize) -> bool) {
+    let mut text = String::from("obs_0,act_0,reward,timeout,episode\n");
+    for (e, t) in (0..10).flat_map(|e| (0..20).map(move |t| (e, t))) {
+        text.push_str(&format!("{},0.5,0,{},{e}\n", 0.1 * t as f32, u8::from(t == 19 && marked(e))));
+    }
+    std::fs::write(path, text).unwrap();
+}
+
+#[test]
+fn the_last_episode_keeps_its_time_limit_mark() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("walks.csv");
+    let marks = |d: &Dataset| d.timeout.iter().filter(|&&t| t).count();
+    walks(&path, |_| true);
+    let data = with_options(&path, |_| ()).unwrap();
+    assert_eq!((data.rows.len(), marks(&data)), (190, 10));
+    assert!(data.timeout[189]);
+    // A file that just stops was not cut by a time limit.
+    walks(&path, |e| e < 9);
+    let data = with_options(&path, |_| ()).unwrap();
+    assert_eq!((data.rows.len(), marks(&data)), (190, 9));
+    assert!(!data.timeout[189]);
+}
+
+#[test]
+fn unmarked_episode_ends_are_found_in_any_unit_and_despite_rounding() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("walks.csv");
+    for unit in [1e-8f32, 1e-5, 1.0, 1e5] {
+        let mut text = String::from("obs_0,obs_1,act_0,reward,next_obs_0,next_obs_1,terminal\n");
+        for (e, t) in (0..10).flat_map(|e| (0..20).map(move |t| (e, t))) {
+            let at = |t: i32| unit * (0.1 * t as f32 + 0.01 * e as f32);
+            // Noise of rounding: relative to the entry, and to the column where the entry is next to nothing.
+            let noise = 1.0 + 1e-6;
+            let small = if t == 0 { 1e-6 * unit } else { 0.0 };
+            text.push_str(&format!(
+                "{},{},0.5,0,{},{},0\n",
+                at(t),
+                unit * t as f32 + small,
+                at(t + 1) * noise,
+                unit * (t + 1) as f32 * noise
+            ));
+        }
+        std::fs::write(&path, text).unwrap();
+        let data = with_options(&path, |_| ()).unwrap();
+        assert_eq!(data.episodes.len(), 10, "unit {unit}");
+        assert!(data.episodes.iter().all(|e| e.len() == 20), "unit {unit}");
+    }
+}

@@ -136,13 +136,14 @@ fn link(columns: &Columns, options: &ReadOptions, notes: &mut Vec<String>) -> Li
 /// The file has next observations: every row is a transition.
 fn link_with_next(columns: &Columns, next: &Mat, options: &ReadOptions, notes: &mut Vec<String>) -> Links {
     let n = columns.rew.len();
+    let scales = column_scales(&columns.obs);
     let mut unmarked = 0;
     let follows: Vec<bool> = (0..n)
         .map(|i| {
             if i + 1 == n || timed_out(columns, i) || !same_episode(columns, i) {
                 return false;
             }
-            let goes_on = same_state(next.row(i), columns.obs.row(i + 1));
+            let goes_on = same_state(next.row(i), columns.obs.row(i + 1), &scales);
             unmarked += usize::from(!goes_on && !columns.done[i]);
             goes_on
         })
@@ -166,7 +167,7 @@ fn link_with_next(columns: &Columns, next: &Mat, options: &ReadOptions, notes: &
         }
         kept
     };
-    let cut = cut_after(&kept, n, &follows);
+    let cut = cut_after(columns, &kept, &follows);
     let next_obs = "next observations of the file".into();
     Links { kept, dropped, repeat: Vec::new(), next_obs, follows, cut }
 }
@@ -243,7 +244,7 @@ fn link_by_order(columns: &Columns, options: &ReadOptions, notes: &mut Vec<Strin
         });
     }
     let next_obs = by_order_text(options.terminal_next).into();
-    let cut = cut_after(&kept, n, &follows);
+    let cut = cut_after(columns, &kept, &follows);
     Links { kept, dropped, repeat, next_obs, follows, cut }
 }
 
@@ -261,11 +262,13 @@ fn by_order_text(choice: TerminalNext) -> &'static str {
 }
 
 /// Kept rows whose successor in the same episode was dropped.
-fn cut_after(kept: &[usize], n: usize, follows: &[bool]) -> Vec<usize> {
+fn cut_after(columns: &Columns, kept: &[usize], follows: &[bool]) -> Vec<usize> {
+    let n = follows.len();
     let mut is_kept = vec![false; n];
     kept.iter().for_each(|&i| is_kept[i] = true);
-    // The row before the file's last is not cut: there the log itself ends.
-    kept.iter().copied().filter(|&i| follows[i] && i + 2 < n && !is_kept[i + 1]).collect()
+    // Where the file just stops, nothing was cut: only a marked end moves up to the row before it.
+    let just_stops = |i: usize| i + 1 == n && !columns.done[i] && !timed_out(columns, i);
+    kept.iter().copied().filter(|&i| follows[i] && !is_kept[i + 1] && !just_stops(i + 1)).collect()
 }
 
 /// Episodes as ranges over kept rows.
@@ -310,11 +313,21 @@ fn same_episode(columns: &Columns, row: usize) -> bool {
         && columns.step.as_ref().is_none_or(|s| s[row].checked_add(1) == Some(s[row + 1]))
 }
 
-/// Equal up to what rounding by another program may do.
-fn same_state(a: ArrayView1<'_, f32>, b: ArrayView1<'_, f32>) -> bool {
-    a.iter()
-        .zip(b)
-        .all(|(&a, &b)| a == b || (a - b).abs() <= 1e-4 * a.abs().max(1.0) || (a.is_nan() && b.is_nan()))
+/// Root mean square of each column (finite entries only): what "small" means in its units.
+fn column_scales(m: &Mat) -> Vec<f32> {
+    let scale = |column: ArrayView1<'_, f32>| {
+        let finite = column.iter().filter(|v| v.is_finite());
+        let (sum, count) = finite.fold((0.0, 0usize), |(s, n), &v| (s + f64::from(v).powi(2), n + 1));
+        (sum / count.max(1) as f64).sqrt() as f32
+    };
+    m.columns().into_iter().map(scale).collect()
+}
+
+/// Equal up to what rounding by another program may do, in the units of each column.
+fn same_state(a: ArrayView1<'_, f32>, b: ArrayView1<'_, f32>, scales: &[f32]) -> bool {
+    a.iter().zip(b).zip(scales).all(|((&a, &b), &scale)| {
+        a == b || (a - b).abs() <= 1e-4 * a.abs().max(scale) || (a.is_nan() && b.is_nan())
+    })
 }
 
 /// The file's name without its extension.
