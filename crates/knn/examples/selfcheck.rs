@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let rows = matrix(n, d, 1);
             let queries = matrix(80, d, 2);
             let k = n.min(5);
-            let wanted = Flat::new(&FlatConfig { metric, ..Default::default() }, rows.view())?;
+            let wanted = Flat::new(&FlatConfig { metric, threads: Threads::Exactly(1) }, rows.view())?;
             let answer = wanted.search(queries.view(), k)?;
             for loops in [Loops::Auto, Loops::Portable] {
                 let cfg = TreeConfig { metric, loops, threads: Threads::Exactly(1) };

@@ -11,8 +11,8 @@ use super::walk::{Job, Walker};
 
 /// Walks that take turns in the first phase.
 const TEAM: usize = 8;
-/// Steps (and four more for each neighbour) after which the bound is good enough to go on together.
-const SOLO: usize = 32;
+/// A walk whose bound has not moved for this many steps goes on with the group.
+const PATIENCE: u32 = 24;
 /// Groups smaller than this are not worth the second phase.
 const ALONE: usize = 32;
 
@@ -82,7 +82,11 @@ impl<'q> Group<'q> {
             // SAFETY: as above.
             unsafe { self.descend::<K, L1>(&open) };
         }
-        for &i in &open {
+        for (n, &i) in open.iter().enumerate() {
+            // The rows to be measured are asked for some queries ahead.
+            if let Some(&later) = open.get(n + TEAM) {
+                self.walkers[usize::from(later)].fetch_pending::<K>();
+            }
             let w = &mut self.walkers[usize::from(i)];
             w.finish::<L1>();
             done(w);
@@ -103,24 +107,23 @@ impl<'q> Group<'q> {
         // node is short.
         let task = &self.walkers[0].job.task;
         let alone = count < ALONE || task.shrink < 1.0 || task.root.is_some();
-        let budget = if alone { usize::MAX } else { SOLO + 4 * self.k };
+        let patience = if alone { u32::MAX } else { PATIENCE };
         let mut open = Vec::with_capacity(count);
         for start in (0..count).step_by(TEAM) {
             let team = &mut self.walkers[start..(start + TEAM).min(count)];
             let mut live: [bool; TEAM] = std::array::from_fn(|i| i < team.len());
-            for _ in 0..budget {
-                if !live.contains(&true) {
-                    break;
-                }
-                for (w, live) in team.iter_mut().zip(&mut live) {
+            while live.contains(&true) {
+                for (i, (w, live)) in team.iter_mut().zip(&mut live).enumerate().filter(|t| *t.1.1) {
                     // SAFETY: the caller vouches for the processor.
-                    if *live && !unsafe { w.step::<K, L1>() } {
+                    if !unsafe { w.step::<K, L1>() } {
                         *live = false;
                         done(w);
+                    } else if w.idle > patience {
+                        *live = false;
+                        open.push((start + i) as u16);
                     }
                 }
             }
-            open.extend((0..team.len()).filter(|i| live[*i]).map(|i| (start + i) as u16));
         }
         open
     }

@@ -12,36 +12,28 @@ impl Kernel for Avx2 {
     #[inline(always)]
     unsafe fn boxes<const L1: bool>(node: &[Line], query: &[[u16; 2]]) -> [i32; FAN] {
         debug_assert!(node.len() >= 2 * query.len());
-        // SAFETY: the caller has checked for AVX2; every load stays inside `node` (two 32-byte aligned lines
-        // for each pair of the query) or `query`.
+        // Full nodes are the rule for wide rows; a fixed count unrolls without tests in between.
+        // SAFETY: as the caller promises.
         unsafe {
-            let mut acc = _mm256_setzero_si256();
-            for (p, q) in query.iter().enumerate() {
-                let q = _mm256_set1_epi32(pair(q));
-                let lo = _mm256_load_si256(node.as_ptr().add(2 * p).cast());
-                let hi = _mm256_load_si256(node.as_ptr().add(2 * p + 1).cast());
-                // Unsigned saturation leaves the distance to the box on the one side where it is positive.
-                let gap = _mm256_or_si256(_mm256_subs_epu16(lo, q), _mm256_subs_epu16(q, hi));
-                acc = _mm256_add_epi32(acc, pair_sum::<L1>(gap));
+            match <&[[u16; 2]; 8]>::try_from(query) {
+                Ok(query) => box_gaps::<L1>(node, query),
+                Err(_) => box_gaps::<L1>(node, query),
             }
-            to_array(acc)
         }
     }
 
     #[inline(always)]
     unsafe fn rows<const L1: bool>(block: &[Line], query: &[[u16; 2]]) -> [i32; FAN] {
         debug_assert!(block.len() >= query.len());
-        // SAFETY: as above, with one line for each pair of the query.
+        // SAFETY: as the caller promises.
         unsafe {
-            let mut acc = _mm256_setzero_si256();
-            for (p, q) in query.iter().enumerate() {
-                let q = _mm256_set1_epi32(pair(q));
-                let row = _mm256_load_si256(block.as_ptr().add(p).cast());
-                let gap = _mm256_sub_epi16(row, q);
-                let gap = if L1 { _mm256_abs_epi16(gap) } else { gap };
-                acc = _mm256_add_epi32(acc, pair_sum::<L1>(gap));
+            if let Ok(query) = <&[[u16; 2]; 8]>::try_from(query) {
+                row_gaps::<L1>(block, query)
+            } else if let Ok(query) = <&[[u16; 2]; 10]>::try_from(query) {
+                row_gaps::<L1>(block, query)
+            } else {
+                row_gaps::<L1>(block, query)
             }
-            to_array(acc)
         }
     }
 
@@ -112,6 +104,43 @@ impl Kernel for Avx2 {
             // SAFETY: prefetching never faults, and the address lies inside the slice.
             unsafe { _mm_prefetch(start.add(at), _MM_HINT_T0) };
         }
+    }
+}
+
+/// # Safety
+/// Needs AVX2, and two lines of `node` for each pair of `query`.
+#[inline(always)]
+unsafe fn box_gaps<const L1: bool>(node: &[Line], query: &[[u16; 2]]) -> [i32; FAN] {
+    // SAFETY: every load stays inside `node` (two 32-byte aligned lines for each pair of the query) or `query`.
+    unsafe {
+        let mut acc = _mm256_setzero_si256();
+        for (p, q) in query.iter().enumerate() {
+            let q = _mm256_set1_epi32(pair(q));
+            let lo = _mm256_load_si256(node.as_ptr().add(2 * p).cast());
+            let hi = _mm256_load_si256(node.as_ptr().add(2 * p + 1).cast());
+            // Unsigned saturation leaves the distance to the box on the one side where it is positive.
+            let gap = _mm256_or_si256(_mm256_subs_epu16(lo, q), _mm256_subs_epu16(q, hi));
+            acc = _mm256_add_epi32(acc, pair_sum::<L1>(gap));
+        }
+        to_array(acc)
+    }
+}
+
+/// # Safety
+/// Needs AVX2, and a line of `block` for each pair of `query`.
+#[inline(always)]
+unsafe fn row_gaps<const L1: bool>(block: &[Line], query: &[[u16; 2]]) -> [i32; FAN] {
+    // SAFETY: as above, with one line for each pair.
+    unsafe {
+        let mut acc = _mm256_setzero_si256();
+        for (p, q) in query.iter().enumerate() {
+            let q = _mm256_set1_epi32(pair(q));
+            let row = _mm256_load_si256(block.as_ptr().add(p).cast());
+            let gap = _mm256_sub_epi16(row, q);
+            let gap = if L1 { _mm256_abs_epi16(gap) } else { gap };
+            acc = _mm256_add_epi32(acc, pair_sum::<L1>(gap));
+        }
+        to_array(acc)
     }
 }
 

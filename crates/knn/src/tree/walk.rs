@@ -75,6 +75,8 @@ pub(crate) struct Walker<'q> {
     limit: [i32; 2],
     /// As `limit[0]` without the shrinking of an approximate search: what an upper bound rests on must be measured.
     pending_limit: i32,
+    /// Steps since the bound last moved.
+    pub(crate) idle: u32,
     /// Set when the k-th neighbour is known to be within `stop_key`.
     pub(crate) stopped: bool,
     /// Smallest integer distances left out by an approximate search, of rows and of boxes.
@@ -96,6 +98,7 @@ impl<'q> Walker<'q> {
             bound: f64::INFINITY,
             limit: [i32::MAX; 2],
             pending_limit: i32::MAX,
+            idle: 0,
             stopped: false,
             left_out: [i32::MAX; 2],
         }
@@ -156,6 +159,7 @@ impl<'q> Walker<'q> {
             self.finish::<L1>();
             return false;
         };
+        self.idle += 1;
         let (level, index) = (current >> INDEX_BITS, (current & ((1 << INDEX_BITS) - 1)) as usize);
         // SAFETY: the caller vouches for the processor.
         self.current = unsafe {
@@ -238,12 +242,16 @@ impl<'q> Walker<'q> {
                     K::prefetch(&parts.nodes[at..at + 2 * layout.node_pairs]);
                 }
             }
-            None => {
-                for &(distance, place) in &self.pending {
-                    if distance <= self.pending_limit {
-                        K::prefetch(row(parts, place as usize));
-                    }
-                }
+            None => self.fetch_pending::<K>(),
+        }
+    }
+
+    /// Asks for the rows that will be measured.
+    #[inline(always)]
+    pub(crate) fn fetch_pending<K: Kernel>(&self) {
+        for &(distance, place) in &self.pending {
+            if distance <= self.pending_limit {
+                K::prefetch(row(self.parts, place as usize));
             }
         }
     }
@@ -344,6 +352,7 @@ impl<'q> Walker<'q> {
     #[inline(always)]
     fn set_bound<const L1: bool>(&mut self, key: f64) {
         self.bound = key;
+        self.idle = 0;
         let length = self.parts.metric.length(key);
         let (limits, shrink) = (&self.job.prepared.limits, self.job.task.shrink);
         let limit = |i: usize, length: f64| limits[i].at::<L1>(length, self.inverse_step);
