@@ -11,6 +11,7 @@ pub mod env;
 pub mod policy;
 pub mod data;
 pub mod eval;
+pub mod nn;
 
 pub use batch::{Batch, Mat};
 pub use error::{Error, Result};
