@@ -62,11 +62,12 @@ impl Panels {
 
     /// Copies rows `from..from + rows` of `source` into rows 0.. at columns `at..`.
     pub fn load(&mut self, source: ArrayView2<'_, f32>, from: usize, rows: usize, at: usize) {
-        debug_assert!(rows <= self.capacity && at + source.ncols() <= self.cols);
+        assert!(rows <= self.capacity && at + source.ncols() <= self.cols);
         for row in 0..rows {
-            for (col, &x) in source.row(from + row).iter().enumerate() {
-                let to = self.at(row, at + col);
-                self.data[to] = x;
+            let source = source.row(from + row);
+            match source.as_slice() {
+                Some(values) => self.load_row(row, values, at),
+                None => source.iter().enumerate().for_each(|(col, x)| self.load_row(row, &[*x], at + col)),
             }
         }
     }
@@ -74,10 +75,18 @@ impl Panels {
     /// Copies `rows * width` floats, row after row, into columns `at..at + width`.
     pub fn load_flat(&mut self, source: &[f32], width: usize, at: usize) {
         for (row, values) in source.chunks_exact(width).enumerate() {
-            for (col, &x) in values.iter().enumerate() {
-                let to = self.at(row, at + col);
-                self.data[to] = x;
-            }
+            self.load_row(row, values, at);
+        }
+    }
+
+    /// Copies `values` into row `row` at columns `at..`.
+    #[inline]
+    pub fn load_row(&mut self, row: usize, mut values: &[f32], mut at: usize) {
+        while !values.is_empty() {
+            let n = (LANES - at % LANES).min(values.len());
+            let to = self.at(row, at);
+            self.data[to..to + n].copy_from_slice(&values[..n]);
+            (values, at) = (&values[n..], at + n);
         }
     }
 

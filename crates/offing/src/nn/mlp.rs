@@ -208,7 +208,7 @@ impl Stack {
     }
 
     /// The gradient that [`Stack::train`] would apply (without decay), as (weight, bias) of one layer.
-    pub(crate) fn gradient<'s>(
+    pub fn gradient<'s>(
         &self,
         l: usize,
         parts: usize,
@@ -248,6 +248,14 @@ impl Stack {
         let per_net = self.shape.units.len();
         let bad = self.panels.iter().position(|p| p.w.iter().any(|w| !w.is_finite()))?;
         Some((bad / per_net, self.shape.units[bad % per_net].0))
+    }
+
+    /// What this stack keeps, with the suffix of its tensors' names.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (Field, &'static str)> + use<> {
+        let kept = |field: Field| self.panels.first().is_some_and(|p| !field.of(p).is_empty());
+        let all =
+            [(Field::Weight, ""), (Field::First, ".m"), (Field::Second, ".v"), (Field::Target, ".target")];
+        all.map(|(field, suffix)| kept(field).then_some((field, suffix))).into_iter().flatten()
     }
 
     /// Weight (outputs × inputs, row-major, as PyTorch keeps it) and bias of a layer, or their moments or target.

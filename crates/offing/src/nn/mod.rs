@@ -6,20 +6,26 @@
 
 mod adam;
 mod buffer;
+mod gaussian;
 mod layer;
 pub mod math;
 mod matmul;
 mod matrix;
 mod mlp;
+mod pool;
 mod team;
+mod tensors;
 #[cfg(test)]
 mod tests;
 
 pub use adam::{AdamConfig, AdamStep, Scalar};
 pub use buffer::{Buf, LANES};
+pub use gaussian::{Noise, Squashed};
 pub use layer::{Activation, Panel, Weights};
 pub use matmul::{Detected, Simd};
 pub use matrix::Panels;
 pub(crate) use mlp::TrainStep;
 pub use mlp::{Field, Init, Keep, Net, Shape, Stack, Trace};
+pub use pool::Pool;
 pub use team::Team;
+pub use tensors::Tensors;
