@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::buffer::LANES;
+use super::buffer::{LANES, Line};
 
 /// Adam's constants (Kingma & Ba).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,18 +55,16 @@ impl AdamStep {
         *w -= self.rate * *m / (v.sqrt() * self.scale + self.eps);
     }
 
-    /// Moves sixteen weights.
+    /// Moves sixteen weights: new weights and moments from old ones, all by value, so that it becomes vector code.
     #[inline(always)]
-    pub(super) fn apply_line(
-        &self,
-        w: &mut [f32; LANES],
-        m: &mut [f32; LANES],
-        v: &mut [f32; LANES],
-        grad: &[f32; LANES],
-    ) {
+    pub(super) fn apply_line(&self, w: Line, m: Line, v: Line, grad: Line) -> (Line, Line, Line) {
+        let (mut w, mut m, mut v) = (w, m, v);
         for j in 0..LANES {
-            self.apply(&mut w[j], &mut m[j], &mut v[j], grad[j]);
+            m[j] += (grad[j] - m[j]) * (1.0 - self.beta1);
+            v[j] = v[j] * self.beta2 + grad[j] * grad[j] * (1.0 - self.beta2);
+            w[j] -= self.rate * m[j] / (v[j].sqrt() * self.scale + self.eps);
         }
+        (w, m, v)
     }
 }
 

@@ -5,25 +5,41 @@ use std::ops::{Deref, DerefMut};
 /// Floats in a cache line, and columns in a weight panel.
 pub const LANES: usize = 16;
 
+/// Sixteen floats by value. Loops over whole lines that were read before and are written after become vector code;
+/// loops over two slices at once often do not, because the slices might overlap.
+pub(super) type Line = [f32; LANES];
+
+/// The line at `at`.
+#[inline(always)]
+pub(super) fn read(data: &[f32], at: usize) -> Line {
+    *data[at..at + LANES].first_chunk().expect("sixteen floats were asked for")
+}
+
+/// Sets the line at `at`.
+#[inline(always)]
+pub(super) fn write(data: &mut [f32], at: usize, line: Line) {
+    *data[at..at + LANES].first_chunk_mut().expect("sixteen floats were asked for") = line;
+}
+
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-struct Line([f32; LANES]);
+struct Aligned(Line);
 
 /// A slice of f32 that starts on a cache line and whose length is a multiple of [`LANES`]. New ones are zero.
 #[derive(Clone, Debug, Default)]
-pub struct Buf(Vec<Line>);
+pub struct Buf(Vec<Aligned>);
 
 impl Buf {
     /// At least `len` zeros, rounded up to whole lines.
     pub fn zeros(len: usize) -> Self {
-        Self(vec![Line([0.0; LANES]); len.div_ceil(LANES)])
+        Self(vec![Aligned([0.0; LANES]); len.div_ceil(LANES)])
     }
 }
 
 impl Deref for Buf {
     type Target = [f32];
     fn deref(&self) -> &[f32] {
-        // SAFETY: `Line` is `repr(C)` over `[f32; 16]` and 64 bytes long, so the lines are one run of f32.
+        // SAFETY: `Aligned` is `repr(C)` over `[f32; 16]` and 64 bytes long, so the lines are one run of f32.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() * LANES) }
     }
 }

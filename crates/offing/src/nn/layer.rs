@@ -4,7 +4,7 @@
 //! layer with a single output is one column (a critic's head would waste 15 of 16 lanes).
 
 use super::adam::AdamStep;
-use super::buffer::{Buf, LANES};
+use super::buffer::{Buf, LANES, Line, read, write};
 use super::math::sigmoid;
 use super::matmul::{Kernel, Portable, Simd, Tile, accumulate, tiles};
 use super::matrix::Panels;
@@ -165,32 +165,20 @@ fn forward_wide<K: Kernel>(f: Forward<'_>) {
                 accumulate::<K, LANES, 1>(height, a, w.as_ptr(), inputs + 1, x.capacity() * LANES, &mut tile);
             }
             let at = (p * y.capacity() + row) * LANES;
-            match activation {
-                None => {}
-                Some(Activation::Relu) => {
-                    for line in &mut tile {
-                        for z in line {
-                            *z = z.max(0.0);
-                        }
-                    }
-                }
-                Some(Activation::Silu) => {
-                    for (i, line) in tile[..height].iter_mut().enumerate() {
-                        let mut slopes = [0.0; LANES];
-                        for j in 0..LANES {
-                            let (z, s) = (line[j], sigmoid(line[j]));
-                            line[j] = z * s;
-                            slopes[j] = s + z * s * (1.0 - s);
-                        }
+            for (i, &z) in tile[..height].iter().enumerate() {
+                let at = at + i * LANES;
+                let line = match activation {
+                    None => z,
+                    Some(Activation::Relu) => relu(z),
+                    Some(Activation::Silu) => {
+                        let (line, slopes) = silu(z);
                         if let Some(slope) = &mut slope {
-                            slope.data_mut()[at + i * LANES..][..LANES].copy_from_slice(&slopes);
+                            write(slope.data_mut(), at, slopes);
                         }
+                        line
                     }
-                }
-            }
-            let out = &mut y.data_mut()[at..at + height * LANES];
-            for (out, line) in out.chunks_exact_mut(LANES).zip(&tile) {
-                out.copy_from_slice(line);
+                };
+                write(y.data_mut(), at, line);
             }
         }
     }
@@ -199,15 +187,35 @@ fn forward_wide<K: Kernel>(f: Forward<'_>) {
     }
 }
 
+#[inline(always)]
+fn relu(mut z: Line) -> Line {
+    for z in &mut z {
+        *z = z.max(0.0);
+    }
+    z
+}
+
+/// The activation and its slope.
+#[inline(always)]
+fn silu(z: Line) -> (Line, Line) {
+    let (mut y, mut slope) = (z, z);
+    for j in 0..LANES {
+        let s = sigmoid(z[j]);
+        y[j] = z[j] * s;
+        slope[j] = s + y[j] * (1.0 - s);
+    }
+    (y, slope)
+}
+
 /// A layer with one output: a dot product per row.
 #[inline(always)]
 fn forward_column(x: &Panels, rows: usize, w: &[f32], y: &mut Panels) {
     let blocks = (x.cols() + 1).div_ceil(LANES);
     for row in 0..rows {
-        let mut sums = [0.0f32; LANES];
+        let mut sums = [0.0; LANES];
         for block in 0..blocks {
-            let x = &x.data()[(block * x.capacity() + row) * LANES..][..LANES];
-            let w = &w[block * LANES..][..LANES];
+            let x = read(x.data(), (block * x.capacity() + row) * LANES);
+            let w = read(w, block * LANES);
             for j in 0..LANES {
                 sums[j] += x[j] * w[j];
             }
@@ -218,7 +226,7 @@ fn forward_column(x: &Panels, rows: usize, w: &[f32], y: &mut Panels) {
 
 /// Halves until one is left: a fixed order that vectorises.
 #[inline(always)]
-fn sum_lanes(mut s: [f32; LANES]) -> f32 {
+fn sum_lanes(mut s: Line) -> f32 {
     for j in 0..8 {
         s[j] += s[j + 8];
     }
@@ -238,7 +246,7 @@ fn backward_wide<K: Kernel>(b: Backward<'_>) {
             backward_column(dy, rows, &layer[0].w, p, slope, dx);
             continue;
         }
-        pack_transposed(layer, inputs, p, pack);
+        pack_transposed::<K>(layer, inputs, p, pack);
         assert!(pack.len() >= layer.len() * LANES * LANES && layer.len() == outputs.div_ceil(LANES));
         for (row, height) in tiles(rows) {
             let mut tile: Tile = [[0.0; LANES]; 6];
@@ -254,10 +262,9 @@ fn backward_wide<K: Kernel>(b: Backward<'_>) {
                     &mut tile,
                 );
             }
-            for (i, line) in tile[..height].iter_mut().enumerate() {
-                scale(line, slope, p, row + i);
+            for (i, &line) in tile[..height].iter().enumerate() {
                 let at = (p * dx.capacity() + row + i) * LANES;
-                dx.data_mut()[at..at + LANES].copy_from_slice(line);
+                write(dx.data_mut(), at, scale(line, slope, p, row + i));
             }
         }
     }
@@ -265,23 +272,26 @@ fn backward_wide<K: Kernel>(b: Backward<'_>) {
 
 /// Multiplies a line of gradients by the activation's slope.
 #[inline(always)]
-fn scale(line: &mut [f32; LANES], slope: Slope<'_>, panel: usize, row: usize) {
+fn scale(mut line: Line, slope: Slope<'_>, panel: usize, row: usize) -> Line {
     match slope {
         Slope::One => {}
         Slope::Step(y, map) => {
             let row = map.map_or(row, |map| map[row] as usize);
-            let y = &y.data()[(panel * y.capacity() + row) * LANES..][..LANES];
+            let y = read(y.data(), (panel * y.capacity() + row) * LANES);
             for j in 0..LANES {
-                line[j] = if y[j] > 0.0 { line[j] } else { 0.0 };
+                // A mask, because a branch on each lane would keep the compiler from vector code.
+                let keep = 0u32.wrapping_sub(u32::from(y[j] > 0.0));
+                line[j] = f32::from_bits(line[j].to_bits() & keep);
             }
         }
         Slope::Stored(s) => {
-            let s = &s.data()[(panel * s.capacity() + row) * LANES..][..LANES];
+            let s = read(s.data(), (panel * s.capacity() + row) * LANES);
             for j in 0..LANES {
                 line[j] *= s[j];
             }
         }
     }
+    line
 }
 
 /// Input panel `p` of a layer with one output: dx = dy · w.
@@ -291,34 +301,32 @@ fn backward_column(dy: &Panels, rows: usize, w: &[f32], p: usize, slope: Slope<'
     let used = (dx.cols() - p * LANES).min(LANES);
     weights[..used].copy_from_slice(&w[p * LANES..][..used]);
     for row in 0..rows {
-        let d = dy.data()[row * LANES];
-        let mut line = weights.map(|w| w * d);
-        scale(&mut line, slope, p, row);
+        let (d, mut line) = (dy.data()[row * LANES], weights);
+        for w in &mut line {
+            *w *= d;
+        }
         let at = (p * dx.capacity() + row) * LANES;
-        dx.data_mut()[at..at + LANES].copy_from_slice(&line);
+        write(dx.data_mut(), at, scale(line, slope, p, row));
     }
 }
 
 /// Copies columns 16p..16p+16 of Wᵀ into one run; the bias row is left out, and columns beyond the inputs are zero.
 /// Done anew for every use: it is 1/32 of the product it serves, and there is no stale copy to look after.
 #[inline(always)]
-fn pack_transposed(layer: &[Panel], inputs: usize, p: usize, pack: &mut Buf) {
+fn pack_transposed<K: Kernel>(layer: &[Panel], inputs: usize, p: usize, pack: &mut Buf) {
     let used = (inputs - p * LANES).min(LANES);
     for (panel, block) in layer.iter().zip(pack.chunks_exact_mut(LANES * LANES)) {
-        let source = &panel.w[p * LANES * LANES..][..used * LANES];
-        if used < LANES {
-            block.fill(0.0);
-        }
-        transpose(source, block);
-    }
-}
-
-/// `to[j][i] = from[i][j]` for blocks 16 wide.
-#[inline(always)]
-fn transpose(from: &[f32], to: &mut [f32]) {
-    for (i, line) in from.chunks_exact(LANES).enumerate() {
-        for (j, &x) in line.iter().enumerate() {
-            to[j * LANES + i] = x;
+        let source = &panel.w[p * LANES * LANES..];
+        match source[..used * LANES].try_into() {
+            Ok(whole) => K::transpose(whole, block.try_into().expect("a chunk is one block")),
+            Err(_) => {
+                block.fill(0.0);
+                for (i, line) in source.chunks_exact(LANES).take(used).enumerate() {
+                    for (j, &x) in line.iter().enumerate() {
+                        block[j * LANES + i] = x;
+                    }
+                }
+            }
         }
     }
 }
@@ -337,10 +345,9 @@ fn train_panel_wide<K: Kernel>(
     if outputs == 1 {
         for block in 0..(inputs + 1).div_ceil(LANES) {
             let grad = gradient_column(sources, block);
-            let decays = (0..LANES).map(|j| if block * LANES + j < inputs { update.decay } else { 0.0 });
             let mut decay = [0.0; LANES];
-            decay.iter_mut().zip(decays).for_each(|(to, from)| *to = from);
-            step_line(block, &grad, &decay, (w, m, v, target), update);
+            decay[..(inputs - block * LANES).min(LANES)].fill(update.decay);
+            step_line(block, grad, decay, (w, m, v, target), update);
         }
         return;
     }
@@ -360,9 +367,9 @@ fn train_panel_wide<K: Kernel>(
                 }
             }
             let tile = gradient_tile::<K>(sources, strip, first, height, index);
-            for (i, grad) in tile[..height].iter().enumerate() {
+            for (i, &grad) in tile[..height].iter().enumerate() {
                 let decay = [if k + i < inputs { update.decay } else { 0.0 }; LANES];
-                step_line(k + i, grad, &decay, (w, m, v, target), update);
+                step_line(k + i, grad, decay, (w, m, v, target), update);
             }
         }
     }
@@ -372,33 +379,32 @@ fn train_panel_wide<K: Kernel>(
 #[inline(always)]
 fn step_line(
     i: usize,
-    grad: &[f32; LANES],
-    decay: &[f32; LANES],
-    (w, m, v, target): (&mut Buf, &mut Buf, &mut Buf, &mut Buf),
+    mut grad: Line,
+    decay: Line,
+    (w, m, v, target): (&mut [f32], &mut [f32], &mut [f32], &mut [f32]),
     update: Update,
 ) {
-    let w = line(w, i);
-    let mut total = *grad;
+    let at = i * LANES;
+    let old = read(w, at);
     for j in 0..LANES {
-        total[j] += decay[j] * w[j];
+        grad[j] += decay[j] * old[j];
     }
-    update.adam.apply_line(w, line(m, i), line(v, i), &total);
+    let (new, first, second) = update.adam.apply_line(old, read(m, at), read(v, at), grad);
+    write(w, at, new);
+    write(m, at, first);
+    write(v, at, second);
     if let Some(tau) = update.tau {
-        polyak(line(target, i), w, tau);
+        write(target, at, polyak(read(target, at), new, tau));
     }
 }
 
+/// (1 − τ)·target + τ·w
 #[inline(always)]
-fn line(buf: &mut Buf, i: usize) -> &mut [f32; LANES] {
-    (&mut buf[i * LANES..(i + 1) * LANES]).try_into().expect("sixteen floats were asked for")
-}
-
-/// target ← (1 − τ)·target + τ·w
-#[inline(always)]
-pub(super) fn polyak(target: &mut [f32; LANES], w: &[f32; LANES], tau: f32) {
+pub(super) fn polyak(mut target: Line, w: Line, tau: f32) -> Line {
     for j in 0..LANES {
         target[j] += tau * (w[j] - target[j]);
     }
+    target
 }
 
 #[inline(always)]
@@ -411,14 +417,14 @@ fn gradient_panel_wide<K: Kernel>(
 ) {
     for strip in 0..(inputs + 1).div_ceil(LANES) {
         if outputs == 1 {
-            grad[strip * LANES..][..LANES].copy_from_slice(&gradient_column(sources, strip));
+            write(grad, strip * LANES, gradient_column(sources, strip));
             continue;
         }
         let width = (inputs + 1 - strip * LANES).min(LANES);
         for (first, height) in tiles(width) {
             let tile = gradient_tile::<K>(sources, strip, first, height, index);
-            for (i, line) in tile[..height].iter().enumerate() {
-                grad[(strip * LANES + first + i) * LANES..][..LANES].copy_from_slice(line);
+            for (i, &line) in tile[..height].iter().enumerate() {
+                write(grad, (strip * LANES + first + i) * LANES, line);
             }
         }
     }
@@ -451,14 +457,15 @@ fn gradient_tile<K: Kernel>(
 
 /// The same for a layer with one output: sixteen inputs from 16·`strip`.
 #[inline(always)]
-fn gradient_column(sources: &dyn Sources, strip: usize) -> [f32; LANES] {
+fn gradient_column(sources: &dyn Sources, strip: usize) -> Line {
     let mut sum = [0.0; LANES];
     for part in 0..sources.count() {
         let (x, dy, rows) = sources.part(part);
-        let x = &x.data()[strip * x.capacity() * LANES..][..rows * LANES];
-        for (x, dy) in x.chunks_exact(LANES).zip(dy.data().chunks_exact(LANES)) {
+        let first = strip * x.capacity() * LANES;
+        for row in 0..rows {
+            let (x, d) = (read(x.data(), first + row * LANES), dy.data()[row * LANES]);
             for j in 0..LANES {
-                sum[j] += x[j] * dy[0];
+                sum[j] += x[j] * d;
             }
         }
     }

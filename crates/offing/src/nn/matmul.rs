@@ -15,6 +15,9 @@ pub(super) const TILE: usize = 6;
 /// One tile of results: up to six rows of one panel.
 pub(super) type Tile = [[f32; LANES]; TILE];
 
+/// A square of 16 rows and columns.
+pub(super) type Block = [f32; LANES * LANES];
+
 /// Which instructions this machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Simd {
@@ -54,6 +57,8 @@ pub(super) trait Kernel {
         jump: usize,
         out: &mut Tile,
     );
+    /// `to[j][i] = from[i][j]` for a block of 16 × 16.
+    fn transpose(from: &Block, to: &mut Block);
     /// Asks for the cache line at `p`.
     fn prefetch(p: *const f32);
 }
@@ -123,6 +128,15 @@ impl Kernel for Portable {
     }
 
     #[inline(always)]
+    fn transpose(from: &Block, to: &mut Block) {
+        for i in 0..LANES {
+            for j in 0..LANES {
+                to[j * LANES + i] = from[i * LANES + j];
+            }
+        }
+    }
+
+    #[inline(always)]
     fn prefetch(_: *const f32) {}
 }
 
@@ -145,6 +159,17 @@ impl Kernel for Avx2 {
     }
 
     #[inline(always)]
+    fn transpose(from: &Block, to: &mut Block) {
+        for (i, j) in [(0, 0), (0, 8), (8, 0), (8, 8)] {
+            // SAFETY: this kernel is used only where AVX2 was detected; an 8 × 8 square at (i, j) with rows 16 apart
+            // lies inside a block for i and j of 0 or 8.
+            unsafe {
+                transpose_8x8(from.as_ptr().add(i * LANES + j), to.as_mut_ptr().add(j * LANES + i));
+            }
+        }
+    }
+
+    #[inline(always)]
     fn prefetch(p: *const f32) {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch is a hint: it may name any address and never faults.
@@ -152,10 +177,40 @@ impl Kernel for Avx2 {
     }
 }
 
+/// Transposes a square of eight rows, which lie 16 floats apart on both sides.
+///
+/// # Safety
+/// Eight rows of eight floats can be read at `from` and written at `to`.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn transpose_8x8(from: *const f32, to: *mut f32) {
+    use core::arch::x86_64::*;
+    // SAFETY: vouched for by the caller.
+    unsafe {
+        let row = |i: usize| _mm256_loadu_ps(from.add(i * LANES));
+        // Rows i and i + 4 of each half side by side, then pairs, then quadruples.
+        let half = |i: usize, high: bool| {
+            let (a, b) = (row(i), row(i + 4));
+            if high { _mm256_permute2f128_ps::<0x31>(a, b) } else { _mm256_permute2f128_ps::<0x20>(a, b) }
+        };
+        for high in [false, true] {
+            let (a, b, c, d) = (half(0, high), half(1, high), half(2, high), half(3, high));
+            let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
+            let (ab2, cd2) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
+            let to = to.add(if high { 4 * LANES } else { 0 });
+            _mm256_storeu_ps(to, _mm256_shuffle_ps::<0x44>(ab, cd));
+            _mm256_storeu_ps(to.add(LANES), _mm256_shuffle_ps::<0xee>(ab, cd));
+            _mm256_storeu_ps(to.add(2 * LANES), _mm256_shuffle_ps::<0x44>(ab2, cd2));
+            _mm256_storeu_ps(to.add(3 * LANES), _mm256_shuffle_ps::<0xee>(ab2, cd2));
+        }
+    }
+}
+
 /// # Safety
 /// As for [`Kernel::accumulate`].
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
+#[expect(clippy::needless_range_loop, reason = "see the first loop")]
 unsafe fn accumulate_avx2<const H: usize, const ROW: usize, const COL: usize>(
     mut a: *const f32,
     mut b: *const f32,
@@ -168,16 +223,17 @@ unsafe fn accumulate_avx2<const H: usize, const ROW: usize, const COL: usize>(
     // the last element are formed by wrapping arithmetic and never read.
     unsafe {
         let mut acc = [[_mm256_setzero_ps(); 2]; H];
-        for (acc, row) in acc.iter_mut().zip(&*out) {
-            *acc = [_mm256_loadu_ps(row.as_ptr()), _mm256_loadu_ps(row.as_ptr().add(8))];
+        // Plain indices: iterator adaptors over vector types are not always inlined here.
+        for i in 0..H {
+            let row = out[i].as_ptr();
+            acc[i] = [_mm256_loadu_ps(row), _mm256_loadu_ps(row.add(8))];
         }
         for _ in 0..len / LANES {
             for k in 0..LANES {
                 let (low, high) = (_mm256_loadu_ps(b.add(k * LANES)), _mm256_loadu_ps(b.add(k * LANES + 8)));
-                for (i, acc) in acc.iter_mut().enumerate() {
+                for i in 0..H {
                     let x = _mm256_broadcast_ss(&*a.add(i * ROW + k * COL));
-                    acc[0] = _mm256_fmadd_ps(x, low, acc[0]);
-                    acc[1] = _mm256_fmadd_ps(x, high, acc[1]);
+                    acc[i] = [_mm256_fmadd_ps(x, low, acc[i][0]), _mm256_fmadd_ps(x, high, acc[i][1])];
                 }
             }
             a = a.wrapping_add(jump);
@@ -185,17 +241,17 @@ unsafe fn accumulate_avx2<const H: usize, const ROW: usize, const COL: usize>(
         }
         for _ in 0..len % LANES {
             let (low, high) = (_mm256_loadu_ps(b), _mm256_loadu_ps(b.add(8)));
-            for (i, acc) in acc.iter_mut().enumerate() {
+            for i in 0..H {
                 let x = _mm256_broadcast_ss(&*a.add(i * ROW));
-                acc[0] = _mm256_fmadd_ps(x, low, acc[0]);
-                acc[1] = _mm256_fmadd_ps(x, high, acc[1]);
+                acc[i] = [_mm256_fmadd_ps(x, low, acc[i][0]), _mm256_fmadd_ps(x, high, acc[i][1])];
             }
             a = a.wrapping_add(COL);
             b = b.wrapping_add(LANES);
         }
-        for (acc, row) in acc.iter().zip(out) {
-            _mm256_storeu_ps(row.as_mut_ptr(), acc[0]);
-            _mm256_storeu_ps(row.as_mut_ptr().add(8), acc[1]);
+        for i in 0..H {
+            let row = out[i].as_mut_ptr();
+            _mm256_storeu_ps(row, acc[i][0]);
+            _mm256_storeu_ps(row.add(8), acc[i][1]);
         }
     }
 }

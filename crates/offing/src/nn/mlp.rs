@@ -4,7 +4,7 @@
 //! networks without waiting for each other; the weight gradients then are shared out by panel.
 
 use super::adam::AdamStep;
-use super::buffer::{Buf, LANES};
+use super::buffer::{Buf, LANES, read, write};
 use super::layer::{
     Activation, Backward, Forward, Panel, Slope, Sources, Update, Weights, backward, forward, gradient_panel,
     polyak, train_panel,
@@ -227,9 +227,9 @@ impl Stack {
     /// target ← (1 − τ)·target + τ·w for every network.
     pub fn average_targets(&mut self, team: &Team, tau: f32) {
         team.for_each_mut(&mut self.panels, |_, panel| {
-            for (target, w) in panel.target.chunks_exact_mut(LANES).zip(panel.w.chunks_exact(LANES)) {
-                let target = target.try_into().expect("a chunk has sixteen floats");
-                polyak(target, w.try_into().expect("a chunk has sixteen floats"), tau);
+            for at in (0..panel.w.len()).step_by(LANES) {
+                let target = polyak(read(&panel.target, at), read(&panel.w, at), tau);
+                write(&mut panel.target, at, target);
             }
         });
     }
