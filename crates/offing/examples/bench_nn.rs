@@ -7,13 +7,17 @@ use std::io::{BufRead, Write};
 use std::time::Instant;
 
 use ndarray::Array1;
+use offing::dynamics::{DynamicsModel, EnsembleConfig, Members, Trainer};
 use offing::nn::Team;
+use offing::policy::Policy;
 use offing::sac::{Sac, SacConfig};
 use offing::{Batch, Mat, Rng};
 
 const OBS: usize = 17;
 const ACT: usize = 6;
 const BATCH: usize = 256;
+/// Rows of a rollout step.
+const ROWS: usize = 50_000;
 
 fn main() {
     let threads = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(2);
@@ -22,6 +26,14 @@ fn main() {
     let batch = batch(BATCH, &mut rng);
     let mut agent =
         Sac::new(&SacConfig::default(), OBS, ACT, &team, &mut rng).expect("the defaults are valid");
+    let rows = self::batch(ROWS, &mut rng);
+    let cfg = EnsembleConfig { max_updates: Some(1), ..EnsembleConfig::default() };
+    let mut trainer = Trainer::new(&cfg, &rows, 0, &team).expect("the bench rows are finite");
+    let drawn: Vec<u32> = (0..7 * BATCH).map(|_| rng.below(ROWS) as u32).collect();
+    let model = {
+        let mut trained = Trainer::new(&cfg, &rows, 0, &team).expect("the bench rows are finite");
+        trained.step().and_then(|_| trained.finish()).expect("one update is an epoch here")
+    };
     for line in std::io::stdin().lock().lines() {
         let line = line.expect("standard input is text");
         let mut words = line.split_whitespace();
@@ -33,6 +45,29 @@ fn main() {
             "peak" => (0..runs).map(|_| 1e9 / peak(&team)).collect(),
             "sac" => times(runs, || {
                 agent.update(&batch, &mut rng).expect("the bench batch is finite");
+            }),
+            "ensemble" => times(runs, || {
+                trainer
+                    .step_on(|member| &drawn[member * BATCH..][..BATCH])
+                    .expect("the bench rows are finite");
+            }),
+            "forecast" => times(runs, || {
+                std::hint::black_box(model.forecast(&rows.obs, &rows.act));
+            }),
+            "step" => times(runs, || {
+                std::hint::black_box(model.step(&rows.obs, &rows.act, Members::One, &mut rng));
+            }),
+            "act" => times(runs, || {
+                // A thousand single observations, as a simulator asks for them.
+                let mut act = [0.0; ACT];
+                for i in 0..1000 {
+                    let obs = rows.obs.row(i);
+                    agent.actor.act(obs.as_slice().expect("rows are contiguous"), &mut rng, &mut act);
+                }
+                std::hint::black_box(act);
+            }),
+            "act-batch" => times(runs, || {
+                std::hint::black_box(agent.actor.act_batch(&team, &rows.obs, &mut rng));
             }),
             other => panic!("unknown bench `{other}`"),
         };

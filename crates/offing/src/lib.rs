@@ -12,6 +12,7 @@ pub mod policy;
 pub mod data;
 pub mod eval;
 pub mod nn;
+pub mod dynamics;
 pub mod sac;
 
 pub use batch::{Batch, Mat};

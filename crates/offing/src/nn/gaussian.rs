@@ -85,7 +85,7 @@ impl Squashed {
         out.store_flat(&mut self.mean[..n], self.width, 0);
         out.store_flat(&mut self.log_std[..n], self.width, self.width);
         match simd {
-            Simd::Portable => self.squash(n),
+            Simd::Portable => self.squash::<math::Plain>(n),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a `Simd::Avx2` exists only where AVX2 and FMA were detected.
             Simd::Avx2(_) => unsafe { self.squash_avx2(n) },
@@ -99,20 +99,21 @@ impl Squashed {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma")]
     fn squash_avx2(&mut self, n: usize) {
-        self.squash(n);
+        self.squash::<math::Fused>(n);
     }
 
     #[inline(always)]
-    fn squash(&mut self, n: usize) {
+    fn squash<A: math::Arithmetic>(&mut self, n: usize) {
         const HALF_LN_TAU: f32 = 0.918_938_5;
         let (mean, log_std, eps) = (&self.mean[..n], &self.log_std[..n], &self.eps[..n]);
         let (std, act, density) = (&mut self.std[..n], &mut self.act[..n], &mut self.log_density[..n]);
         for i in 0..n {
             let log_std = log_std[i].clamp(self.low, self.high);
-            std[i] = math::exp(log_std);
+            std[i] = math::exp::<A>(log_std);
             let z = mean[i] + std[i] * eps[i];
-            act[i] = math::tanh(z);
-            density[i] = -0.5 * eps[i] * eps[i] - log_std - HALF_LN_TAU - math::ln_one_minus_tanh_squared(z);
+            act[i] = math::tanh::<A>(z);
+            density[i] =
+                -0.5 * eps[i] * eps[i] - log_std - HALF_LN_TAU - math::ln_one_minus_tanh_squared::<A>(z);
         }
     }
 

@@ -5,8 +5,8 @@
 
 use super::adam::AdamStep;
 use super::buffer::{Buf, LANES, Line, read, write};
-use super::math::sigmoid;
-use super::matmul::{Kernel, Portable, Simd, Tile, accumulate, tiles};
+use super::math::{Arithmetic, sigmoid};
+use super::matmul::{Kernel, Portable, Simd, TILE, Tile, accumulate, tiles};
 use super::matrix::Panels;
 
 /// What follows a hidden layer.
@@ -157,7 +157,15 @@ fn forward_wide<K: Kernel>(f: Forward<'_>) {
     for (p, panel) in layer.iter().enumerate() {
         let w = panel.weights(which);
         assert!(w.len() >= (inputs + 1) * LANES);
+        // Weights come from far: ask for the next panel's while this one's are in use, some lines a tile.
+        let next = layer.get(p + 1).map_or(&[][..], |panel| panel.weights(which));
+        let share = (inputs + 1).div_ceil(rows.div_ceil(TILE).max(1));
+        let mut ahead = 0;
         for (row, height) in tiles(rows) {
+            for line in ahead..(ahead + share).min(next.len() / LANES) {
+                K::prefetch_later(&next[line * LANES]);
+            }
+            ahead += share;
             let mut tile: Tile = [[0.0; LANES]; 6];
             // SAFETY: row + height ≤ rows ≤ x's capacity and inputs + 1 columns are inside x's panels; w was checked.
             unsafe {
@@ -171,7 +179,7 @@ fn forward_wide<K: Kernel>(f: Forward<'_>) {
                     None => z,
                     Some(Activation::Relu) => relu(z),
                     Some(Activation::Silu) => {
-                        let (line, slopes) = silu(z);
+                        let (line, slopes) = silu::<K::Arithmetic>(z);
                         if let Some(slope) = &mut slope {
                             write(slope.data_mut(), at, slopes);
                         }
@@ -197,10 +205,10 @@ fn relu(mut z: Line) -> Line {
 
 /// The activation and its slope.
 #[inline(always)]
-fn silu(z: Line) -> (Line, Line) {
+fn silu<A: Arithmetic>(z: Line) -> (Line, Line) {
     let (mut y, mut slope) = (z, z);
     for j in 0..LANES {
-        let s = sigmoid(z[j]);
+        let s = sigmoid::<A>(z[j]);
         y[j] = z[j] * s;
         slope[j] = s + y[j] * (1.0 - s);
     }
@@ -247,8 +255,23 @@ fn backward_wide<K: Kernel>(b: Backward<'_>) {
             continue;
         }
         pack_transposed::<K>(layer, inputs, p, pack);
+        // As in the forward pass; the next block of Wᵀ lies in sixteen lines of every panel.
+        let share = (layer.len() * LANES).div_ceil(rows.div_ceil(TILE).max(1));
+        let mut ahead = 0;
         assert!(pack.len() >= layer.len() * LANES * LANES && layer.len() == outputs.div_ceil(LANES));
         for (row, height) in tiles(rows) {
+            for line in ahead..(ahead + share).min(layer.len() * LANES) {
+                let at = ((p + 1) * LANES + line % LANES) * LANES;
+                if let Some(w) = layer[line / LANES].w.get(at) {
+                    K::prefetch_later(w);
+                }
+            }
+            ahead += share;
+            if let Slope::Stored(slope) = slope {
+                for i in row..row + height {
+                    K::prefetch(&slope.data()[(p * slope.capacity() + i) * LANES]);
+                }
+            }
             let mut tile: Tile = [[0.0; LANES]; 6];
             // SAFETY: row + height ≤ rows ≤ dy's capacity; dy has `outputs` columns and `pack` as many rows.
             unsafe {

@@ -8,6 +8,7 @@
 //! packed form of [`super::matrix`] between calls. `examples/bench_nn.rs` prints the share of the peak both reach.
 
 use super::buffer::LANES;
+use super::math::{Arithmetic, Fused, Plain};
 
 /// Rows of a tile: 6 × 16 sums fill twelve of AVX2's sixteen registers.
 pub(super) const TILE: usize = 6;
@@ -45,6 +46,8 @@ impl Simd {
 
 /// How a machine multiplies.
 pub(super) trait Kernel {
+    /// How elementwise functions multiply and add.
+    type Arithmetic: Arithmetic;
     /// `out[i] += Σ_k a[i][k] * b[k]` for `H` rows, k ascending. Element a[i][k] is at
     /// `i*ROW + k%16*COL + k/16*jump`, row b[k] at `16*k`.
     ///
@@ -59,8 +62,10 @@ pub(super) trait Kernel {
     );
     /// `to[j][i] = from[i][j]` for a block of 16 × 16.
     fn transpose(from: &Block, to: &mut Block);
-    /// Asks for the cache line at `p`.
+    /// Asks for the cache line at `p`, to be used soon.
     fn prefetch(p: *const f32);
+    /// Asks for the cache line at `p`, to be used next but one: into the second-level cache.
+    fn prefetch_later(p: *const f32);
 }
 
 /// `accumulate` for a height known only at run time.
@@ -102,6 +107,8 @@ pub(super) fn tiles(rows: usize) -> impl Iterator<Item = (usize, usize)> {
 pub(super) struct Portable;
 
 impl Kernel for Portable {
+    type Arithmetic = Plain;
+
     #[inline(always)]
     unsafe fn accumulate<const H: usize, const ROW: usize, const COL: usize>(
         a: *const f32,
@@ -138,6 +145,9 @@ impl Kernel for Portable {
 
     #[inline(always)]
     fn prefetch(_: *const f32) {}
+
+    #[inline(always)]
+    fn prefetch_later(_: *const f32) {}
 }
 
 /// AVX2 and FMA.
@@ -146,6 +156,8 @@ pub(super) struct Avx2;
 
 #[cfg(target_arch = "x86_64")]
 impl Kernel for Avx2 {
+    type Arithmetic = Fused;
+
     #[inline(always)]
     unsafe fn accumulate<const H: usize, const ROW: usize, const COL: usize>(
         a: *const f32,
@@ -174,6 +186,13 @@ impl Kernel for Avx2 {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch is a hint: it may name any address and never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) };
+    }
+
+    #[inline(always)]
+    fn prefetch_later(p: *const f32) {
+        use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: as above.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) };
     }
 }
 

@@ -47,6 +47,11 @@ impl Shape {
         self.sizes.len() - 1
     }
 
+    /// Activation of the hidden layers.
+    pub fn activation(&self) -> Activation {
+        self.activation
+    }
+
     /// Inputs of layer `l`.
     pub fn inputs(&self, l: usize) -> usize {
         self.sizes[l]
