@@ -137,8 +137,8 @@ def torch_worker(threads):
     rows = torch.randn(ROWS, OBS + ACT)
 
     @torch.no_grad()
-    def forecast():
-        for part in rows.split(5_000):
+    def forecast(parts=10):
+        for part in rows.split(5_000)[:parts]:
             forward(part.expand(MEMBERS, *part.shape))
 
     return dict(sac=sac, ensemble=ensemble, forecast=forecast)
@@ -169,8 +169,8 @@ def jax_worker(threads):
         return x
 
     def adam_init(p):
-        zeros = jax.tree.map(jnp.zeros_like, p)
-        return (zeros, zeros, jnp.zeros((), "f4"))
+        # Twice, because donated buffers must not be shared.
+        return (jax.tree.map(jnp.zeros_like, p), jax.tree.map(jnp.zeros_like, p), jnp.zeros((), "f4"))
 
     def adam(p, g, s, lr):
         m, v, t = s
@@ -253,8 +253,8 @@ def jax_worker(threads):
     forward_jit = jax.jit(forward)
     rows = f4(ROWS, OBS + ACT)
 
-    def forecast():
-        for i in range(0, ROWS, 5_000):
+    def forecast(parts=10):
+        for i in range(0, parts * 5_000, 5_000):
             part = jnp.broadcast_to(rows[i : i + 5_000], (MEMBERS, 5_000, OBS + ACT))
             jax.block_until_ready(forward_jit(model[0][0], part))
 
@@ -264,8 +264,8 @@ def jax_worker(threads):
 def serve(work):
     """Answers `<name> <runs>` lines with the seconds of each run."""
     for name in work:
-        for _ in range(3 if name != "forecast" else 1):
-            work[name]()
+        for _ in range(2):
+            work[name]() if name != "forecast" else work[name](1)
     print("ready", flush=True)
     for line in sys.stdin:
         name, runs = line.split()
@@ -296,6 +296,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--binary", default="target/release/examples/bench_nn")
     parser.add_argument("--json")
+    parser.add_argument("--wait", action="store_true", help="measure only when a line comes in (the machine is quiet)")
     parser.add_argument("--worker", choices=["torch", "jax"])
     args = parser.parse_args()
     if args.worker:
@@ -308,13 +309,16 @@ def main():
     # Runs a round: enough to be steady, short enough that a disturbance hits all alike.
     plan = {"sac": 20, "ensemble": 4, "forecast": 1}
     times = {}
+    if args.wait:
+        print("ready to measure", flush=True)
+        sys.stdin.readline()
     for contender in contenders.values():
         for name in ("sac", "ensemble"):
             contender.run(name, 3)
     for _ in range(args.rounds):
         times.setdefault(("offing", "peak"), []).extend(ours.run("peak", 10))
         for name, runs in plan.items():
-            if name == "forecast" and len(times.get(("offing", name), [])) >= 3:
+            if name == "forecast" and len(times.get(("offing", name), [])) >= 2:
                 continue
             for who, contender in contenders.items():
                 times.setdefault((who, name), []).extend(contender.run(name, runs))

@@ -1,4 +1,5 @@
 //! One and three whole ensemble steps equal PyTorch's. The other side: scripts/golden/ensemble.py.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use ndarray::{Array1, Array2};
 use offing::Batch;

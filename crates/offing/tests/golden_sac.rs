@@ -1,4 +1,5 @@
 //! One and three whole SAC updates equal PyTorch's. The other side: scripts/golden/sac.py.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use ndarray::{Array1, Array2};
 use offing::nn::{Noise, Team, Tensors};

@@ -154,6 +154,9 @@ fn forward_wide<K: Kernel>(f: Forward<'_>) {
     if let Some(slope) = &slope {
         assert!(slope.capacity() == y.capacity() && slope.cols() == y.cols());
     }
+    if rows == 1 && slope.is_none() {
+        return forward_one::<K>(x, layer, which, y, activation);
+    }
     for (p, panel) in layer.iter().enumerate() {
         let w = panel.weights(which);
         assert!(w.len() >= (inputs + 1) * LANES);
@@ -190,8 +193,47 @@ fn forward_wide<K: Kernel>(f: Forward<'_>) {
             }
         }
     }
-    if y.cols() % LANES != 0 {
+    if !y.cols().is_multiple_of(LANES) {
         y.set_ones(rows);
+    }
+}
+
+/// One row: a tile of one row would wait on its own latency, so four panels go together. The same bits as a tile.
+#[inline(always)]
+fn forward_one<K: Kernel>(
+    x: &Panels,
+    layer: &[Panel],
+    which: Weights,
+    y: &mut Panels,
+    activation: Option<Activation>,
+) {
+    let inputs = x.cols();
+    for first in (0..layer.len()).step_by(4) {
+        let count = (layer.len() - first).min(4);
+        // The last group may be short: it computes its last panel again.
+        let w: [&[f32]; 4] = std::array::from_fn(|q| layer[first + q.min(count - 1)].weights(which));
+        let mut sums = [[0.0; LANES]; 4];
+        for k in 0..=inputs {
+            let x = x.data()[x.at(0, k)];
+            for q in 0..4 {
+                let w = read(w[q], k * LANES);
+                for j in 0..LANES {
+                    sums[q][j] = K::Arithmetic::mul_add(x, w[j], sums[q][j]);
+                }
+            }
+        }
+        for (q, &z) in sums[..count].iter().enumerate() {
+            let line = match activation {
+                None => z,
+                Some(Activation::Relu) => relu(z),
+                Some(Activation::Silu) => silu::<K::Arithmetic>(z).0,
+            };
+            let at = (first + q) * y.capacity() * LANES;
+            write(y.data_mut(), at, line);
+        }
+    }
+    if !y.cols().is_multiple_of(LANES) {
+        y.set_ones(1);
     }
 }
 

@@ -67,7 +67,7 @@ pub fn ln<A: Arithmetic>(x: f32) -> f32 {
     let p = A::mul_add(p, r, -1.666_805_8e-1);
     let p = A::mul_add(p, r, 2.000_071_5e-1);
     let p = A::mul_add(p, r, -2.499_999_4e-1);
-    let p = A::mul_add(p, r, 3.333_333_1e-1);
+    let p = A::mul_add(p, r, 0.333_333_3);
     let y = A::mul_add(p * r, z, A::mul_add(e, -2.121_944_4e-4, -0.5 * z));
     r + y + e * 0.693_359_4
 }
@@ -91,10 +91,10 @@ pub fn sigmoid<A: Arithmetic>(x: f32) -> f32 {
 #[inline(always)]
 pub fn tanh<A: Arithmetic>(x: f32) -> f32 {
     let z = x * x;
-    let p = A::mul_add(-5.704_988_7e-3, z, 2.063_908_9e-2);
+    let p = A::mul_add(-5.704_988_7e-3, z, 0.020_639_09);
     let p = A::mul_add(p, z, -5.373_971_6e-2);
     let p = A::mul_add(p, z, 1.333_144_2e-1);
-    let p = A::mul_add(p, z, -3.333_328_2e-1);
+    let p = A::mul_add(p, z, -0.333_332_8);
     let near = A::mul_add(p * z, x, x);
     let t = exp::<A>(-2.0 * x.abs());
     let far = ((1.0 - t) / (1.0 + t)).copysign(x);

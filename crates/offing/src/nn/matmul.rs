@@ -99,7 +99,7 @@ pub(super) unsafe fn accumulate<K: Kernel, const ROW: usize, const COL: usize>(
 #[inline(always)]
 pub(super) fn tiles(rows: usize) -> impl Iterator<Item = (usize, usize)> {
     let count = rows.div_ceil(TILE);
-    let (base, extra) = if count == 0 { (0, 0) } else { (rows / count, rows % count) };
+    let (base, extra) = (rows / count.max(1), rows % count.max(1));
     (0..count).map(move |i| (i * base + i.min(extra), base + usize::from(i < extra)))
 }
 

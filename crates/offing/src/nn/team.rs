@@ -178,13 +178,14 @@ impl Shared {
             let Some(number) = self.enter(id, served) else { return };
             served = number;
             // SAFETY: inside the gate: the job was written before the gate opened and stays until we leave.
-            if let Some(job) = unsafe { *self.job.get() } {
-                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.take_tasks(job))) {
-                    // Nobody is to take tasks of a failed job.
-                    self.next.store(job.count, Ordering::Relaxed);
-                    if let Ok(mut slot) = self.panic.lock() {
-                        slot.get_or_insert(payload);
-                    }
+            let job = unsafe { *self.job.get() };
+            if let Some(job) = job
+                && let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.take_tasks(job)))
+            {
+                // Nobody is to take tasks of a failed job.
+                self.next.store(job.count, Ordering::Relaxed);
+                if let Ok(mut slot) = self.panic.lock() {
+                    slot.get_or_insert(payload);
                 }
             }
             self.gate.fetch_sub(1, Ordering::AcqRel);
