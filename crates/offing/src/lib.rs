@@ -11,6 +11,9 @@ pub mod env;
 pub mod policy;
 pub mod data;
 pub mod eval;
+pub mod nn;
+pub mod dynamics;
+pub mod sac;
 
 pub use batch::{Batch, Mat};
 pub use error::{Error, Result};

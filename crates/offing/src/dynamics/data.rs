@@ -1,0 +1,157 @@
+//! Rows for training: checks, hold-out split, standardisation.
+
+use crate::batch::Batch;
+use crate::error::{Error, Result};
+use crate::nn::{Panels, Tensors};
+use crate::rng::Rng;
+
+/// Input standardisation: (x − mean) / std for each column of (s, a).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scaler {
+    mean: Vec<f32>,
+    inverse: Vec<f32>,
+}
+
+impl Scaler {
+    /// Fits mean and deviation over the given rows, in f64. A column whose deviation is below 1e-12 of its scale is
+    /// constant: its deviation counts as 1, and its number is returned.
+    pub fn fit(rows: &Batch, chosen: &[u32]) -> (Self, Vec<usize>) {
+        let (obs, width) = (rows.obs_dim(), rows.obs_dim() + rows.act_dim());
+        let value = |row: u32, col: usize| {
+            let row = row as usize;
+            f64::from(if col < obs { rows.obs[[row, col]] } else { rows.act[[row, col - obs]] })
+        };
+        let (mut mean, mut square) = (vec![0.0; width], vec![0.0; width]);
+        for &row in chosen {
+            mean.iter_mut().enumerate().for_each(|(col, m)| *m += value(row, col));
+        }
+        mean.iter_mut().for_each(|m| *m /= chosen.len() as f64);
+        for &row in chosen {
+            square.iter_mut().enumerate().for_each(|(col, s)| *s += (value(row, col) - mean[col]).powi(2));
+        }
+        let mut constant = Vec::new();
+        let mut inverse = Vec::with_capacity(width);
+        for (col, square) in square.iter().enumerate() {
+            let std = (square / chosen.len() as f64).sqrt();
+            let is_constant = std < 1e-12 * mean[col].abs().max(1.0);
+            if is_constant {
+                constant.push(col);
+            }
+            inverse.push(if is_constant { 1.0 } else { (1.0 / std) as f32 });
+        }
+        (Self { mean: mean.iter().map(|&m| m as f32).collect(), inverse }, constant)
+    }
+
+    /// Writes standardised (s, a) into row `to` of `x`.
+    #[inline]
+    pub(super) fn load(&self, obs: &[f32], act: &[f32], x: &mut Panels, to: usize) {
+        for (col, &v) in obs.iter().chain(act).enumerate() {
+            let at = x.at(to, col);
+            x.data_mut()[at] = (v - self.mean[col]) * self.inverse[col];
+        }
+    }
+
+    pub(super) fn save(&self, out: &mut Tensors) {
+        out.put_f32("scaler.mean", &[self.mean.len()], self.mean.clone());
+        out.put_f32("scaler.inverse", &[self.inverse.len()], self.inverse.clone());
+    }
+
+    pub(super) fn load_from(from: &Tensors, width: usize) -> Result<Self> {
+        Ok(Self { mean: from.f32("scaler.mean", &[width])?, inverse: from.f32("scaler.inverse", &[width])? })
+    }
+}
+
+/// Refuses rows a model cannot learn from: shapes that disagree, values that are not finite.
+pub fn check_rows(rows: &Batch) -> Result<()> {
+    let n = rows.len();
+    let lengths = [rows.obs.nrows(), rows.act.nrows(), rows.next_obs.nrows(), rows.done.len()];
+    if lengths.iter().any(|&l| l != n) || rows.next_obs.ncols() != rows.obs_dim() {
+        return Err(Error::Invalid(format!(
+            "training rows: wanted columns of one length and s' as wide as s, found lengths {lengths:?} and {n}, \
+             widths {} and {}",
+            rows.obs_dim(),
+            rows.next_obs.ncols()
+        )));
+    }
+    if rows.obs_dim() == 0 || rows.act_dim() == 0 {
+        return Err(Error::Invalid(
+            "training rows: wanted at least one observation and one action column".into(),
+        ));
+    }
+    for (name, mat) in [("obs", &rows.obs), ("act", &rows.act), ("next_obs", &rows.next_obs)] {
+        if let Some(((row, col), value)) = mat.indexed_iter().find(|(_, v)| !v.is_finite()) {
+            return Err(not_finite(name, row, col, *value));
+        }
+    }
+    match rows.rew.iter().enumerate().find(|(_, v)| !v.is_finite()) {
+        Some((row, value)) => Err(not_finite("rew", row, 0, *value)),
+        None => Ok(()),
+    }
+}
+
+fn not_finite(name: &str, row: usize, col: usize, value: f32) -> Error {
+    Error::Invalid(format!(
+        "training rows: wanted finite values, found {value} in `{name}` at row {row}, column {col}; \
+         `offing data audit` lists such rows"
+    ))
+}
+
+/// Rows to train on and rows held out, in random order.
+pub(super) fn split(rows: usize, share: f64, most: usize, seed: u64) -> (Vec<u32>, Vec<u32>) {
+    let mut all: Vec<u32> = (0..rows as u32).collect();
+    shuffle(&mut all, &mut Rng::stream(seed, "holdout", 0));
+    let held = ((rows as f64 * share) as usize).min(most);
+    let train = all.split_off(held);
+    (train, all)
+}
+
+/// Fisher–Yates.
+pub(super) fn shuffle(items: &mut [u32], rng: &mut Rng) {
+    for i in (1..items.len()).rev() {
+        items.swap(i, rng.below(i + 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Mat;
+    use ndarray::Array1;
+
+    fn rows(n: usize) -> Batch {
+        let mut rng = Rng::stream(0, "rows", 0);
+        let obs = Mat::from_shape_fn((n, 3), |(_, j)| if j == 1 { 7.5 } else { (3.0 + rng.normal()) as f32 });
+        let act = Mat::from_shape_fn((n, 2), |_| rng.normal() as f32);
+        let done = Array1::from_elem(n, false);
+        Batch { next_obs: obs.clone(), rew: Array1::zeros(n), obs, act, done }
+    }
+
+    #[test]
+    fn constant_columns_are_reported_and_left_as_they_are() {
+        let rows = rows(500);
+        let (scaler, constant) = Scaler::fit(&rows, &(0..500).collect::<Vec<_>>());
+        assert_eq!(constant, [1]);
+        let mut x = Panels::new(1, 5);
+        scaler.load(&[3.0, 7.5, 3.0], &[0.0, 0.0], &mut x, 0);
+        assert!(x.data()[1] == 0.0 && x.data()[..5].iter().all(|v| v.abs() < 0.2), "{:?}", &x.data()[..5]);
+    }
+
+    #[test]
+    fn the_split_has_every_row_once_and_is_capped() {
+        let (train, held) = split(10_000, 0.2, 1000, 3);
+        assert_eq!((train.len(), held.len()), (9000, 1000));
+        let mut all: Vec<u32> = train.iter().chain(&held).copied().collect();
+        all.sort_unstable();
+        assert!(all.iter().enumerate().all(|(i, &r)| i as u32 == r));
+        assert_eq!(split(50, 0.2, 1000, 3).1.len(), 10);
+    }
+
+    #[test]
+    fn values_that_are_not_finite_are_named() {
+        let mut bad = rows(20);
+        bad.next_obs[[7, 2]] = f32::NAN;
+        let message = check_rows(&bad).unwrap_err().to_string();
+        assert!(message.contains("`next_obs` at row 7, column 2"), "{message}");
+        check_rows(&rows(20)).unwrap();
+    }
+}

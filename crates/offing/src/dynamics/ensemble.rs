@@ -1,0 +1,368 @@
+//! The trained ensemble: forecasts by every member, steps by one elite a row.
+//!
+//! ```
+//! use offing::dynamics::{DynamicsModel, Ensemble, EnsembleConfig, Members};
+//! use offing::nn::Team;
+//! use offing::{Batch, Mat, Rng};
+//! // A world in which the state moves by the action and the reward is the state.
+//! let mut rng = Rng::stream(0, "world", 0);
+//! let obs = Mat::from_shape_fn((600, 1), |_| rng.normal() as f32);
+//! let act = Mat::from_shape_fn((600, 1), |_| rng.normal() as f32);
+//! let rows = Batch { next_obs: &obs + &act, rew: obs.column(0).to_owned(), done: vec![false; 600].into(), obs, act };
+//! let cfg = EnsembleConfig { hidden: vec![32; 4], max_epochs: Some(30), ..EnsembleConfig::default() };
+//! let model = Ensemble::fit(&cfg, &rows, 0, &Team::new(2), |_, _| Ok(())).unwrap();
+//! let step = model.step(&rows.obs, &rows.act, Members::One, &mut rng);
+//! let error = (&step.batch.next_obs - &rows.next_obs).mapv(f32::abs).mean().unwrap();
+//! assert!(error < 0.3, "{error}");
+//! ```
+
+use ndarray::{Array1, Array3, s};
+
+use super::config::EnsembleConfig;
+use super::data::Scaler;
+use super::head::{Bounds, Head};
+use super::termination::Termination;
+use super::trainer::{Progress, Trainer};
+use super::{DynamicsModel, Forecast, Members, Step};
+use crate::batch::{Batch, Mat};
+use crate::error::{Error, Result};
+use crate::nn::{Activation, Keep, Noise, Panels, Pool, Scalar, Shape, Stack, Team, Tensors, Trace, Weights};
+use crate::rng::Rng;
+
+/// Rows a thread takes at once: their activations fit the second-level cache.
+const CHUNK: usize = 120;
+
+/// A trained ensemble of Gaussian networks over (s' − s, r).
+#[derive(Clone, Debug)]
+pub struct Ensemble {
+    stack: Stack,
+    scaler: Scaler,
+    bounds: Bounds,
+    elites: Vec<usize>,
+    holdout: Vec<f64>,
+    team: Team,
+    scratch: Pool<Scratch>,
+    /// When an imagined episode ends.
+    pub termination: Termination,
+    /// Steps take the mean instead of a sample.
+    pub deterministic: bool,
+}
+
+#[derive(Debug)]
+struct Scratch {
+    x: Panels,
+    trace: Trace,
+    head: Head,
+}
+
+impl Ensemble {
+    /// Trains an ensemble to the end. `progress` is called after every update; it may save the trainer for a later
+    /// [`Trainer::load`], and an error it returns ends training.
+    pub fn fit(
+        cfg: &EnsembleConfig,
+        rows: &Batch,
+        seed: u64,
+        team: &Team,
+        mut progress: impl FnMut(&Progress, &Trainer<'_>) -> Result<()>,
+    ) -> Result<Self> {
+        let mut trainer = Trainer::new(cfg, rows, seed, team)?;
+        loop {
+            let now = trainer.step()?;
+            progress(&now, &trainer)?;
+            if now.finished {
+                return trainer.finish();
+            }
+        }
+    }
+
+    pub(super) fn assemble(
+        stack: Stack,
+        scaler: Scaler,
+        bounds: Bounds,
+        elites: Vec<usize>,
+        holdout: Vec<f64>,
+        team: &Team,
+    ) -> Self {
+        Self {
+            stack,
+            scaler,
+            bounds,
+            elites,
+            holdout,
+            team: team.clone(),
+            scratch: Pool::default(),
+            termination: Termination::Never,
+            deterministic: false,
+        }
+    }
+
+    /// The same model with a termination function.
+    pub fn with_termination(mut self, termination: Termination) -> Self {
+        self.termination = termination;
+        self
+    }
+
+    /// Number of members.
+    pub fn members(&self) -> usize {
+        self.stack.nets()
+    }
+
+    /// The members that make steps, best first.
+    pub fn elites(&self) -> &[usize] {
+        &self.elites
+    }
+
+    /// Hold-out mean squared error of each member's chosen weights, in the units of (s' − s, r).
+    pub fn holdout(&self) -> &[f64] {
+        &self.holdout
+    }
+
+    /// Width of a state.
+    pub fn obs_dim(&self) -> usize {
+        self.bounds.max.len() - 1
+    }
+
+    /// Width of an action.
+    pub fn act_dim(&self) -> usize {
+        self.stack.shape().inputs(0) - self.obs_dim()
+    }
+
+    /// The whole model as named tensors (without its termination function, which is configuration).
+    pub fn save(&self) -> Tensors {
+        let mut out = Tensors::default();
+        self.stack.save("model", &mut out);
+        self.scaler.save(&mut out);
+        let values = |bounds: &[Scalar]| bounds.iter().map(|b| b.value).collect::<Vec<_>>();
+        out.put_f64("max_log_var", &values(&self.bounds.max));
+        out.put_f64("min_log_var", &values(&self.bounds.min));
+        let wide: Vec<u64> = self.elites.iter().map(|&e| e as u64).collect();
+        out.put_u64("elites", &wide);
+        out.put_f64("holdout", &self.holdout);
+        out.put_u64("silu", &[u64::from(self.stack.shape().activation() == Activation::Silu)]);
+        out
+    }
+
+    /// Reads what [`Ensemble::save`] wrote.
+    pub fn load(from: &Tensors, team: &Team) -> Result<Self> {
+        let size = |name: &str, axis: usize| {
+            let size = from.shape(name).and_then(|s| s.get(axis).copied()).filter(|&n| n > 0);
+            size.ok_or_else(|| Error::Invalid(format!("tensor `{name}` is missing; the file is not a model")))
+        };
+        let members = size("holdout", 0)?;
+        let layers = (0..).take_while(|l| from.shape(&format!("model.0.{l}.weight")).is_some()).count();
+        let sizes: Result<Vec<usize>> =
+            (0..layers).map(|l| size(&format!("model.0.{l}.weight"), 0)).collect();
+        let (sizes, inputs) = (sizes?, size("model.0.0.weight", 1)?);
+        let width = size("max_log_var", 0)?;
+        let (&outputs, hidden) =
+            sizes.split_last().ok_or_else(|| Error::Invalid("the file has no model layers".into()))?;
+        if outputs != 2 * width || inputs < width {
+            return Err(Error::Invalid(format!(
+                "a model: wanted {} outputs for {width} bounds, found {outputs} (and {inputs} inputs); the file is damaged",
+                2 * width
+            )));
+        }
+        let activation = if from.u64("silu", 1)?[0] != 0 { Activation::Silu } else { Activation::Relu };
+        let mut stack = Stack::zeros(Shape::new(inputs, hidden, outputs, activation), members, Keep::Weights);
+        stack.load("model", from)?;
+        if let Some((member, l)) = stack.not_finite() {
+            return Err(Error::Invalid(format!(
+                "tensor `model.{member}.{l}`: wanted finite weights, found NaN or infinite ones; train the model again"
+            )));
+        }
+        let read = |name: &str| -> Result<Vec<Scalar>> {
+            Ok(from.f64(name, width)?.into_iter().map(Scalar::new).collect())
+        };
+        let bounds = Bounds { max: read("max_log_var")?, min: read("min_log_var")? };
+        let elites: Vec<usize> =
+            from.u64("elites", size("elites", 0)?)?.into_iter().map(|e| e as usize).collect();
+        if elites.iter().any(|&e| e >= members) {
+            return Err(Error::Invalid(format!("a model: wanted elites below {members}, found {elites:?}")));
+        }
+        let scaler = Scaler::load_from(from, inputs)?;
+        Ok(Self::assemble(stack, scaler, bounds, elites, from.f64("holdout", members)?, team))
+    }
+
+    fn check(&self, obs: &Mat, act: &Mat) {
+        assert!(
+            obs.ncols() == self.obs_dim() && act.ncols() == self.act_dim() && obs.nrows() == act.nrows(),
+            "states and actions of the widths this model was trained on"
+        );
+    }
+
+    /// Means and deviations of `member` for the rows `rows`, flat, as (s', r).
+    fn run(&self, member: usize, obs: &Mat, act: &Mat, rows: Rows<'_>, mean: &mut [f32], std: &mut [f32]) {
+        let width = self.obs_dim() + 1;
+        let n = mean.len() / width;
+        let make = || {
+            let shape = self.stack.shape();
+            let mut head = Head::new(CHUNK, width);
+            head.set_bounds(&self.bounds);
+            Scratch { x: Panels::new(CHUNK, shape.inputs(0)), trace: Trace::forward_only(shape, CHUNK), head }
+        };
+        self.scratch.with(make, |s| {
+            for i in 0..n {
+                load(&self.scaler, obs, act, rows.at(i), &mut s.x, i);
+            }
+            s.trace.forward(self.stack.net(member), Weights::Current, &s.x, n);
+            s.head.deviations(self.stack.simd(), &s.trace.out, n);
+            mean.copy_from_slice(&s.head.mean[..n * width]);
+            std.copy_from_slice(&s.head.spread[..n * width]);
+            for (i, mean) in mean.chunks_exact_mut(width).enumerate() {
+                // The network predicts the change; the reward, last, is not added to.
+                mean.iter_mut().zip(obs.row(rows.at(i))).for_each(|(m, s)| *m += s);
+            }
+        });
+    }
+
+    /// Means and deviations by the member chosen for each row. Only that member is computed: rows are grouped.
+    fn run_chosen(&self, obs: &Mat, act: &Mat, member: &Array1<u32>) -> (Mat, Mat) {
+        let (rows, width) = (obs.nrows(), self.obs_dim() + 1);
+        let mut grouped: Vec<u32> = (0..rows as u32).collect();
+        grouped.sort_by_key(|&row| member[row as usize]);
+        let (mut mean, mut std) = (vec![0.0; rows * width], vec![0.0; rows * width]);
+        // Pieces of one member and at most CHUNK rows.
+        let mut pieces = Vec::new();
+        let (mut means, mut stds) = (mean.as_mut_slice(), std.as_mut_slice());
+        for group in grouped.chunk_by(|&a, &b| member[a as usize] == member[b as usize]) {
+            for piece in group.chunks(CHUNK) {
+                let (m, rest) = means.split_at_mut(piece.len() * width);
+                let (s, others) = stds.split_at_mut(piece.len() * width);
+                (means, stds) = (rest, others);
+                pieces.push((piece, m, s));
+            }
+        }
+        self.team.for_each_mut(&mut pieces, |_, (piece, mean, std)| {
+            let chosen = member[piece[0] as usize] as usize;
+            self.run(chosen, obs, act, Rows::Listed(piece), mean, std);
+        });
+        let mut out = (Mat::zeros((rows, width)), Mat::zeros((rows, width)));
+        for (i, &row) in grouped.iter().enumerate() {
+            let from = i * width..(i + 1) * width;
+            for (out, flat) in [(&mut out.0, &mean), (&mut out.1, &std)] {
+                let mut to = out.row_mut(row as usize);
+                to.iter_mut().zip(&flat[from.clone()]).for_each(|(to, x)| *to = *x);
+            }
+        }
+        out
+    }
+}
+
+impl DynamicsModel for Ensemble {
+    fn forecast(&self, obs: &Mat, act: &Mat) -> Forecast {
+        self.check(obs, act);
+        let (rows, width, members) = (obs.nrows(), self.obs_dim() + 1, self.members());
+        let (mut mean, mut std) = (vec![0.0; members * rows * width], vec![0.0; members * rows * width]);
+        let per_member = (rows * width).max(1);
+        let mut pieces = Vec::new();
+        for (member, (mean, std)) in mean.chunks_mut(per_member).zip(std.chunks_mut(per_member)).enumerate() {
+            let chunks = mean.chunks_mut(CHUNK * width).zip(std.chunks_mut(CHUNK * width));
+            pieces.extend(chunks.enumerate().map(|(i, (mean, std))| (member, i * CHUNK, mean, std)));
+        }
+        self.team.for_each_mut(&mut pieces, |_, (member, first, mean, std)| {
+            self.run(*member, obs, act, Rows::From(*first), mean, std);
+        });
+        let shape = (members, rows, width);
+        let array = |flat| Array3::from_shape_vec(shape, flat).expect("every member wrote every row");
+        Forecast { mean: array(mean), std: array(std) }
+    }
+
+    fn done(&self, obs: &Mat, act: &Mat, next_obs: &Mat) -> Array1<bool> {
+        self.termination.done(obs, act, next_obs)
+    }
+
+    fn step(&self, obs: &Mat, act: &Mat, members: Members, rng: &mut Rng) -> Step {
+        self.check(obs, act);
+        let (rows, width) = (obs.nrows(), self.obs_dim() + 1);
+        let member: Array1<u32> =
+            (0..rows).map(|_| self.elites[rng.below(self.elites.len())] as u32).collect();
+        let noise = if self.deterministic { Noise::Zero } else { Noise::draw(rng) };
+        let (forecast, (mean, std)) = match members {
+            Members::One => (None, self.run_chosen(obs, act, &member)),
+            Members::All => {
+                let forecast = self.forecast(obs, act);
+                let pick = |from: &Array3<f32>| {
+                    Mat::from_shape_fn((rows, width), |(i, j)| from[[member[i] as usize, i, j]])
+                };
+                let picked = (pick(&forecast.mean), pick(&forecast.std));
+                (Some(forecast), picked)
+            }
+        };
+        let mut sampled = mean.clone();
+        let flat = sampled.as_slice_mut().expect("a fresh matrix is contiguous");
+        let mut pieces: Vec<_> = flat.chunks_mut(CHUNK * width).collect();
+        self.team.for_each_mut(&mut pieces, |i, piece| {
+            let n = piece.len() / width;
+            let mut eps = vec![0.0; piece.len()];
+            noise.fill(i * CHUNK, width, &mut eps);
+            let std = std.slice(s![i * CHUNK..i * CHUNK + n, ..]);
+            for ((x, e), sd) in piece.iter_mut().zip(&eps).zip(std) {
+                *x += sd * e;
+            }
+        });
+        let next_obs = sampled.slice(s![.., ..width - 1]).to_owned();
+        let rew = sampled.column(width - 1).to_owned();
+        let done = self.done(obs, act, &next_obs);
+        let batch = Batch { obs: obs.clone(), act: act.clone(), rew, next_obs, done };
+        Step { batch, member, mean, std, forecast }
+    }
+}
+
+/// Which rows of a batch a piece of work covers.
+#[derive(Clone, Copy)]
+enum Rows<'a> {
+    From(usize),
+    Listed(&'a [u32]),
+}
+
+impl Rows<'_> {
+    #[inline]
+    fn at(&self, i: usize) -> usize {
+        match self {
+            Self::From(first) => first + i,
+            Self::Listed(rows) => rows[i] as usize,
+        }
+    }
+}
+
+fn load(scaler: &Scaler, obs: &Mat, act: &Mat, row: usize, x: &mut Panels, to: usize) {
+    let (obs, act) = (obs.row(row), act.row(row));
+    match (obs.as_slice(), act.as_slice()) {
+        (Some(obs), Some(act)) => scaler.load(obs, act, x, to),
+        _ => scaler.load(&obs.to_vec(), &act.to_vec(), x, to),
+    }
+}
+
+/// Mean squared error of each member's means on the rows `held`, over rows and columns of (s' − s, r).
+pub(super) fn holdout_error(
+    stack: &Stack,
+    scaler: &Scaler,
+    data: &Batch,
+    held: &[u32],
+    team: &Team,
+) -> Vec<f64> {
+    let (width, members) = (data.obs_dim() + 1, stack.nets());
+    let chunks: Vec<&[u32]> = held.chunks(CHUNK).collect();
+    let mut sums = vec![0.0f64; members * chunks.len()];
+    team.for_each_mut(&mut sums, |i, sum| {
+        let (member, rows) = (i / chunks.len(), chunks[i % chunks.len()]);
+        let mut x = Panels::new(rows.len(), stack.shape().inputs(0));
+        let mut trace = Trace::forward_only(stack.shape(), rows.len());
+        for (i, &row) in rows.iter().enumerate() {
+            load(scaler, &data.obs, &data.act, row as usize, &mut x, i);
+        }
+        trace.forward(stack.net(member), Weights::Current, &x, rows.len());
+        for (i, &row) in rows.iter().enumerate() {
+            let row = row as usize;
+            for col in 0..width {
+                let got = trace.out.data()[trace.out.at(i, col)];
+                let last = col == width - 1;
+                let want =
+                    if last { data.rew[row] } else { data.next_obs[[row, col]] - data.obs[[row, col]] };
+                *sum += f64::from(got - want).powi(2);
+            }
+        }
+    });
+    let per_member = sums.chunks_exact(chunks.len());
+    per_member.map(|sums| sums.iter().sum::<f64>() / (held.len() * width) as f64).collect()
+}

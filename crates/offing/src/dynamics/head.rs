@@ -1,0 +1,192 @@
+//! The Gaussian head: means, bounded log-variances, and the gradient of the negative log-likelihood.
+//!
+//! Outputs are D means then D raw log-variances. Bounds (learnt, shared by members):
+//! lv ← max − softplus(max − lv), then lv ← min + softplus(lv − min).
+
+use crate::nn::math::{Arithmetic, Fused, Plain, exp, sigmoid, softplus};
+use crate::nn::{Panels, Scalar, Simd};
+
+/// The learnt bounds of the log-variance, one pair for each target column.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Bounds {
+    pub(super) max: Vec<Scalar>,
+    pub(super) min: Vec<Scalar>,
+}
+
+impl Bounds {
+    pub(super) fn new(width: usize, max: f32, min: f32) -> Self {
+        Self { max: vec![Scalar::new(f64::from(max)); width], min: vec![Scalar::new(f64::from(min)); width] }
+    }
+
+    /// Repeats the bounds for `rows` rows, so that loops over flat rows need no column index.
+    pub(super) fn tile(&self, max: &mut [f32], min: &mut [f32]) {
+        for (to, from) in [(max, &self.max), (min, &self.min)] {
+            for row in to.chunks_exact_mut(from.len()) {
+                row.iter_mut().zip(from).for_each(|(to, from)| *to = from.value as f32);
+            }
+        }
+    }
+}
+
+/// Flat working arrays for some rows.
+#[derive(Clone, Debug)]
+pub(super) struct Head {
+    width: usize,
+    /// Means of the targets.
+    pub(super) mean: Vec<f32>,
+    /// Raw log-variances, then whatever the last call made of them (standard deviations, gradients).
+    pub(super) spread: Vec<f32>,
+    /// Targets; then gradients at the means.
+    pub(super) target: Vec<f32>,
+    max: Vec<f32>,
+    min: Vec<f32>,
+    /// Each row's contribution to the gradients of the bounds.
+    pub(super) dmax: Vec<f32>,
+    pub(super) dmin: Vec<f32>,
+    /// Each entry's loss.
+    pub(super) loss: Vec<f32>,
+}
+
+impl Head {
+    pub(super) fn new(rows: usize, width: usize) -> Self {
+        let flat = || vec![0.0; rows * width];
+        Self {
+            width,
+            mean: flat(),
+            spread: flat(),
+            target: flat(),
+            max: flat(),
+            min: flat(),
+            dmax: flat(),
+            dmin: flat(),
+            loss: flat(),
+        }
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Takes over the current bounds; needed once after they changed.
+    pub(super) fn set_bounds(&mut self, bounds: &Bounds) {
+        bounds.tile(&mut self.max, &mut self.min);
+    }
+
+    /// Reads means and standard deviations from a network's output.
+    pub(super) fn deviations(&mut self, simd: Simd, out: &Panels, rows: usize) {
+        let n = self.gather(out, rows);
+        match simd {
+            Simd::Portable => self.deviations_wide::<Plain>(n),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a `Simd::Avx2` exists only where AVX2 and FMA were detected.
+            Simd::Avx2(_) => unsafe { self.deviations_avx2(n) },
+        }
+    }
+
+    /// Puts the gradient of `scale · ((μ − y)² e^−lv + lv)` at the output into `dout`, given `target`.
+    pub(super) fn gradient(&mut self, simd: Simd, out: &Panels, rows: usize, scale: f32, dout: &mut Panels) {
+        let n = self.gather(out, rows);
+        match simd {
+            Simd::Portable => self.gradient_wide::<Plain>(n, scale),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a `Simd::Avx2` exists only where AVX2 and FMA were detected.
+            Simd::Avx2(_) => unsafe { self.gradient_avx2(n, scale) },
+        }
+        dout.load_flat(&self.target[..n], self.width, 0);
+        dout.load_flat(&self.spread[..n], self.width, self.width);
+    }
+
+    fn gather(&mut self, out: &Panels, rows: usize) -> usize {
+        let n = rows * self.width;
+        out.store_flat(&mut self.mean[..n], self.width, 0);
+        out.store_flat(&mut self.spread[..n], self.width, self.width);
+        n
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma")]
+    fn deviations_avx2(&mut self, n: usize) {
+        self.deviations_wide::<Fused>(n);
+    }
+
+    #[inline(always)]
+    fn deviations_wide<A: Arithmetic>(&mut self, n: usize) {
+        let (spread, max, min) = (&mut self.spread[..n], &self.max[..n], &self.min[..n]);
+        for i in 0..n {
+            let (lv, _, _) = bound::<A>(spread[i], max[i], min[i]);
+            spread[i] = exp::<A>(0.5 * lv);
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma")]
+    fn gradient_avx2(&mut self, n: usize, scale: f32) {
+        self.gradient_wide::<Fused>(n, scale);
+    }
+
+    #[inline(always)]
+    fn gradient_wide<A: Arithmetic>(&mut self, n: usize, scale: f32) {
+        let (mean, spread, target) = (&self.mean[..n], &mut self.spread[..n], &mut self.target[..n]);
+        let (max, min, loss) = (&self.max[..n], &self.min[..n], &mut self.loss[..n]);
+        let (dmax, dmin) = (&mut self.dmax[..n], &mut self.dmin[..n]);
+        for i in 0..n {
+            let raw = spread[i];
+            let (lv, upper, lower) = bound::<A>(raw, max[i], min[i]);
+            let (error, precision) = (mean[i] - target[i], exp::<A>(-lv));
+            loss[i] = error * error * precision + lv;
+            target[i] = scale * 2.0 * error * precision;
+            let dlv = scale * (1.0 - error * error * precision);
+            // lv = min + softplus(upper − min), upper = max − softplus(max − raw).
+            dmin[i] = dlv * (1.0 - lower);
+            let dupper = dlv * lower;
+            dmax[i] = dupper * (1.0 - upper);
+            spread[i] = dupper * upper;
+        }
+    }
+}
+
+/// The bounded log-variance, and the slopes of both steps by their argument.
+#[inline(always)]
+fn bound<A: Arithmetic>(raw: f32, max: f32, min: f32) -> (f32, f32, f32) {
+    let upper = max - softplus::<A>(max - raw);
+    (min + softplus::<A>(upper - min), sigmoid::<A>(max - raw), sigmoid::<A>(upper - min))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loss(mean: f64, raw: f64, y: f64, max: f64, min: f64) -> f64 {
+        let softplus = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
+        let upper = max - softplus(max - raw);
+        let lv = min + softplus(upper - min);
+        (mean - y).powi(2) * (-lv).exp() + lv
+    }
+
+    #[test]
+    fn gradients_equal_finite_differences() {
+        for simd in [Simd::Portable, Simd::detect()] {
+            for (mean, raw, y) in [(0.3, -1.0, 0.1), (-2.0, 3.0, 1.0), (0.5, -14.0, 0.5005)] {
+                let (max, min) = (0.5, -10.0);
+                let mut head = Head::new(1, 1);
+                head.set_bounds(&Bounds::new(1, 0.5, -10.0));
+                let (mut out, mut dout) = (Panels::new(1, 2), Panels::new(1, 2));
+                out.load_flat(&[mean as f32, raw as f32], 2, 0);
+                head.target[0] = y as f32;
+                head.gradient(simd, &out, 1, 1.0, &mut dout);
+                let numeric = |f: &dyn Fn(f64) -> f64| (f(1e-5) - f(-1e-5)) / 2e-5;
+                for (name, got, want) in [
+                    ("mean", dout.data()[0], numeric(&|e| loss(mean + e, raw, y, max, min))),
+                    ("raw", dout.data()[1], numeric(&|e| loss(mean, raw + e, y, max, min))),
+                    ("max", head.dmax[0], numeric(&|e| loss(mean, raw, y, max + e, min))),
+                    ("min", head.dmin[0], numeric(&|e| loss(mean, raw, y, max, min + e))),
+                ] {
+                    assert!(
+                        (f64::from(got) - want).abs() < 2e-4 * (1.0 + want.abs()),
+                        "{name}: got {got}, want {want}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! A termination function learnt from the data's own terminals, for tasks whose rule is not known.
+//!
+//! A small network tells from (s, a, s') whether the episode ended. Batches hold ended and other rows in equal shares,
+//! and the logit is shifted back by the data's log-odds, so that its probability is right for the data as they are.
+
+use ndarray::Array1;
+use serde::{Deserialize, Serialize};
+
+use super::data::{check_rows, split};
+use crate::batch::{Batch, Mat};
+use crate::error::{Error, Result};
+use crate::nn::{
+    Activation, AdamConfig, AdamStep, Init, Keep, LANES, Panels, Shape, Stack, Team, Tensors, Trace,
+    TrainStep, Weights, math,
+};
+use crate::rng::Rng;
+
+/// How the classifier is trained.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LearntConfig {
+    /// Hidden widths.
+    pub hidden: Vec<usize>,
+    /// Gradient steps.
+    pub updates: u64,
+    /// Rows of a step, half of them terminal.
+    pub batch_size: usize,
+    /// Learning rate.
+    pub lr: f64,
+    /// Probability from which a step counts as the end.
+    pub threshold: f32,
+}
+
+impl Default for LearntConfig {
+    fn default() -> Self {
+        Self { hidden: vec![64, 64], updates: 3000, batch_size: 256, lr: 1e-3, threshold: 0.5 }
+    }
+}
+
+/// A trained classifier of ended episodes.
+#[derive(Clone, Debug)]
+pub struct Learnt {
+    stack: Stack,
+    mean: Vec<f32>,
+    inverse: Vec<f32>,
+    /// Logit from which a step counts as the end.
+    cut: f32,
+    /// Of held-out terminals, the share that is found; NaN when none were held out.
+    pub recall: f64,
+    /// Of held-out rows called terminal, the share that is; NaN when none were called.
+    pub precision: f64,
+}
+
+impl Learnt {
+    /// Trains on the terminals of `rows`.
+    pub fn fit(cfg: &LearntConfig, rows: &Batch, seed: u64) -> Result<Self> {
+        check_rows(rows)?;
+        if cfg.hidden.contains(&0) || cfg.batch_size < 2 || !(0.0..1.0).contains(&cfg.threshold) {
+            return Err(Error::Invalid(format!(
+                "termination: wanted positive widths, batch_size of at least 2 and a threshold in [0, 1), found {cfg:?}"
+            )));
+        }
+        let (train, held) = split(rows.len(), 0.1, 10_000, seed);
+        let (ended, others): (Vec<u32>, Vec<u32>) = train.iter().partition(|&&r| rows.done[r as usize]);
+        if ended.is_empty() || others.is_empty() {
+            return Err(Error::Invalid(format!(
+                "a learnt termination: wanted terminal and other rows, found {} and {}; use kind = \"never\" or give an \
+                 expression",
+                ended.len(),
+                others.len()
+            )));
+        }
+        let width = 2 * rows.obs_dim() + rows.act_dim();
+        let (mean, inverse) = standardise(rows, &train, width);
+        let mut rng = Rng::stream(seed, "termination", 0);
+        let shape = Shape::new(width, &cfg.hidden, 1, Activation::Relu);
+        let mut stack = Stack::new(shape, 1, Init::Uniform, Keep::Moments, &mut rng);
+        let mut x = Panels::new(cfg.batch_size, width);
+        let mut trace = Trace::new(stack.shape(), cfg.batch_size);
+        let alone = Team::new(1);
+        for update in 1..=cfg.updates {
+            for i in 0..cfg.batch_size {
+                let (from, label) = if i % 2 == 0 { (&ended, 1.0) } else { (&others, 0.0) };
+                let row = from[rng.below(from.len())] as usize;
+                load(&rows.obs, &rows.act, &rows.next_obs, row, (&mean, &inverse), &mut x, i);
+                trace.dout.data_mut()[i * LANES] = label;
+            }
+            trace.forward(stack.net(0), Weights::Current, &x, cfg.batch_size);
+            for i in 0..cfg.batch_size {
+                let probability = math::sigmoid::<math::Plain>(trace.out.data()[i * LANES]);
+                let label = &mut trace.dout.data_mut()[i * LANES];
+                *label = (probability - *label) / cfg.batch_size as f32;
+            }
+            trace.backward(stack.net(0), cfg.batch_size, None);
+            let adam = AdamStep::new(&AdamConfig::default(), cfg.lr, update);
+            let source = |_: usize, l: usize, _: usize| {
+                let (x, dy) = trace.source(l, &x);
+                (x, dy, cfg.batch_size)
+            };
+            stack.train(&alone, 0..1, 1, source, &TrainStep { adam, decay: &[], tau: None });
+        }
+        if stack.not_finite().is_some() {
+            return Err(Error::Invalid(format!(
+                "the termination classifier became non-finite within {} updates; lower its lr ({})",
+                cfg.updates, cfg.lr
+            )));
+        }
+        // Trained at even odds: p/(1−p) of the data is the network's odds times ended/others.
+        let odds = (ended.len() as f32 / others.len() as f32).ln();
+        let cut = (cfg.threshold / (1.0 - cfg.threshold)).ln() - odds;
+        let mut learnt = Self { stack, mean, inverse, cut, recall: f64::NAN, precision: f64::NAN };
+        learnt.judge(&rows.select(&held.iter().map(|&r| r as usize).collect::<Vec<_>>()));
+        Ok(learnt)
+    }
+
+    /// Whether each step ended its episode.
+    pub fn done(&self, obs: &Mat, act: &Mat, next_obs: &Mat) -> Array1<bool> {
+        const CHUNK: usize = 120;
+        let rows = obs.nrows();
+        let mut x = Panels::new(CHUNK.min(rows), self.mean.len());
+        let mut trace = Trace::forward_only(self.stack.shape(), CHUNK.min(rows));
+        let mut out = Array1::from_elem(rows, false);
+        for first in (0..rows).step_by(CHUNK) {
+            let n = CHUNK.min(rows - first);
+            for i in 0..n {
+                load(obs, act, next_obs, first + i, (&self.mean, &self.inverse), &mut x, i);
+            }
+            trace.forward(self.stack.net(0), Weights::Current, &x, n);
+            for i in 0..n {
+                let logit = trace.out.data()[i * LANES];
+                out[first + i] = logit > self.cut || !logit.is_finite();
+            }
+        }
+        out
+    }
+
+    /// The classifier as named tensors.
+    pub fn save(&self) -> Tensors {
+        let mut out = Tensors::default();
+        self.stack.save("termination", &mut out);
+        out.put_f32("mean", &[self.mean.len()], self.mean.clone());
+        out.put_f32("inverse", &[self.inverse.len()], self.inverse.clone());
+        out.put_f64("cut_recall_precision", &[f64::from(self.cut), self.recall, self.precision]);
+        out
+    }
+
+    /// Reads what [`Learnt::save`] wrote, for a classifier of the given configuration and input widths.
+    pub fn load(cfg: &LearntConfig, obs_dim: usize, act_dim: usize, from: &Tensors) -> Result<Self> {
+        let width = 2 * obs_dim + act_dim;
+        let mut stack = Stack::zeros(Shape::new(width, &cfg.hidden, 1, Activation::Relu), 1, Keep::Moments);
+        stack.load("termination", from)?;
+        let rest = from.f64("cut_recall_precision", 3)?;
+        Ok(Self {
+            stack,
+            mean: from.f32("mean", &[width])?,
+            inverse: from.f32("inverse", &[width])?,
+            cut: rest[0] as f32,
+            recall: rest[1],
+            precision: rest[2],
+        })
+    }
+
+    fn judge(&mut self, held: &Batch) {
+        let called = self.done(&held.obs, &held.act, &held.next_obs);
+        let both = called.iter().zip(&held.done).filter(|(a, b)| **a && **b).count() as f64;
+        self.recall = both / held.done.iter().filter(|d| **d).count() as f64;
+        self.precision = both / called.iter().filter(|d| **d).count() as f64;
+    }
+}
+
+fn value(obs: &Mat, act: &Mat, next: &Mat, row: usize, col: usize) -> f32 {
+    let (o, a) = (obs.ncols(), act.ncols());
+    match col {
+        _ if col < o => obs[[row, col]],
+        _ if col < o + a => act[[row, col - o]],
+        _ => next[[row, col - o - a]],
+    }
+}
+
+fn load(obs: &Mat, act: &Mat, next: &Mat, row: usize, scale: (&[f32], &[f32]), x: &mut Panels, to: usize) {
+    for col in 0..scale.0.len() {
+        let at = x.at(to, col);
+        x.data_mut()[at] = (value(obs, act, next, row, col) - scale.0[col]) * scale.1[col];
+    }
+}
+
+fn standardise(rows: &Batch, chosen: &[u32], width: usize) -> (Vec<f32>, Vec<f32>) {
+    let column = |col: usize| {
+        let at = |&r: &u32| f64::from(value(&rows.obs, &rows.act, &rows.next_obs, r as usize, col));
+        let mean = chosen.iter().map(at).sum::<f64>() / chosen.len() as f64;
+        let var = chosen.iter().map(|r| (at(r) - mean).powi(2)).sum::<f64>() / chosen.len() as f64;
+        let constant = var.sqrt() < 1e-12 * mean.abs().max(1.0);
+        (mean as f32, if constant { 1.0 } else { (1.0 / var.sqrt()) as f32 })
+    };
+    (0..width).map(column).unzip()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn world(n: usize) -> Batch {
+        let mut rng = Rng::stream(5, "world", 0);
+        let obs = Mat::from_shape_fn((n, 3), |_| rng.normal() as f32);
+        let act = Mat::from_shape_fn((n, 1), |_| rng.normal() as f32);
+        let next_obs = &obs + &Mat::from_shape_fn((n, 3), |_| 0.3 * rng.normal() as f32);
+        // Ends when the first entry of the new state is beyond 1.5 (about 7 % of the rows).
+        let done = next_obs.column(0).mapv(|x| x > 1.5);
+        Batch { obs, act, rew: Array1::zeros(n), next_obs, done }
+    }
+
+    #[test]
+    fn it_finds_the_rule_behind_the_terminals() {
+        let learnt =
+            Learnt::fit(&LearntConfig { updates: 1500, ..Default::default() }, &world(8000), 0).unwrap();
+        assert!(learnt.recall > 0.9 && learnt.precision > 0.9, "{} {}", learnt.recall, learnt.precision);
+        let kept = Tensors::from_bytes(&learnt.save().to_bytes().unwrap()).unwrap();
+        let back = Learnt::load(&LearntConfig::default(), 3, 1, &kept).unwrap();
+        let other = world(500);
+        assert_eq!(
+            learnt.done(&other.obs, &other.act, &other.next_obs),
+            back.done(&other.obs, &other.act, &other.next_obs)
+        );
+    }
+
+    #[test]
+    fn data_without_terminals_are_refused() {
+        let mut rows = world(500);
+        rows.done.fill(false);
+        let message = Learnt::fit(&LearntConfig::default(), &rows, 0).unwrap_err().to_string();
+        assert!(message.contains("never"), "{message}");
+    }
+}

@@ -1,0 +1,71 @@
+//! Models of the world: what happens after (s, a), how sure the model is, and when an episode ends.
+//!
+//! A model knows nothing of uncertainty estimators and of how its steps are used.
+
+mod config;
+mod data;
+mod ensemble;
+mod expression;
+mod head;
+mod learnt;
+mod termination;
+#[cfg(test)]
+mod tests;
+mod trainer;
+
+pub use config::EnsembleConfig;
+pub use data::{Scaler, check_rows};
+pub use ensemble::Ensemble;
+pub use expression::Expression;
+pub use learnt::{Learnt, LearntConfig};
+pub use termination::{Termination, TerminationConfig};
+pub use trainer::{FitReport, Progress, Trainer};
+
+use ndarray::{Array1, Array3};
+
+use crate::batch::{Batch, Mat};
+use crate::rng::Rng;
+
+/// Every member's Gaussian over (s', r): arrays of (member, row, obs_dim + 1), the reward last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forecast {
+    /// Means of s' (not of the change) and r.
+    pub mean: Array3<f32>,
+    /// Standard deviations.
+    pub std: Array3<f32>,
+}
+
+/// One imagined step of a batch of rows.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// (s, a, r, s', done) as sampled; `done` by the termination function.
+    pub batch: Batch,
+    /// The member that made each row.
+    pub member: Array1<u32>,
+    /// Mean of (s', r) by that member.
+    pub mean: Mat,
+    /// Standard deviation of (s', r) by that member.
+    pub std: Mat,
+    /// All members' opinions, when they were asked for.
+    pub forecast: Option<Forecast>,
+}
+
+/// How many members a step has to compute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Members {
+    /// Only the one drawn for each row: a seventh of the work.
+    #[default]
+    One,
+    /// All, for estimators that compare them.
+    All,
+}
+
+/// A model of the world.
+pub trait DynamicsModel: Send + Sync {
+    /// Every member's forecast.
+    fn forecast(&self, obs: &Mat, act: &Mat) -> Forecast;
+    /// Whether the episode ends with the step from `obs` to `next_obs`.
+    fn done(&self, obs: &Mat, act: &Mat, next_obs: &Mat) -> Array1<bool>;
+    /// Draws a member for each row and samples its forecast.
+    fn step(&self, obs: &Mat, act: &Mat, members: Members, rng: &mut Rng) -> Step;
+}

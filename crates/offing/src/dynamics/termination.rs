@@ -1,0 +1,244 @@
+//! When an imagined episode ends: the rules of the known bodies, an expression, or a learnt classifier.
+//!
+//! A state with an entry that is not finite always ends the episode.
+
+use ndarray::{Array1, ArrayView1};
+use serde::{Deserialize, Serialize};
+
+use super::expression::Expression;
+use super::learnt::{Learnt, LearntConfig};
+use crate::batch::{Batch, Mat};
+use crate::error::{Error, Result};
+
+/// Which rule to use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum TerminationConfig {
+    /// Never.
+    Never {},
+    /// Never, or when an entry reaches `limit` (OfflineRL-Kit: 100).
+    #[serde(rename = "halfcheetah")]
+    HalfCheetah {
+        /// Magnitude from which an entry ends the episode.
+        #[serde(default)]
+        limit: Option<f32>,
+    },
+    /// Alive while all entries but the height are within ±100, the height is above 0.7 and the angle within ±0.2.
+    Hopper {},
+    /// Alive while the height is between 0.8 and 2 and the angle within ±1.
+    Walker2d {
+        /// Magnitude from which an entry ends the episode (OfflineRL-Kit: 100).
+        #[serde(default)]
+        limit: Option<f32>,
+    },
+    /// Alive while the height (entry 0) is in [0.2, 1].
+    Ant {},
+    /// Ends within `radius` of the goal; entries 0 and 1 are the position. There is no fall.
+    #[serde(rename = "antmaze")]
+    AntMaze {
+        /// The goal's position.
+        goal: [f32; 2],
+        /// Distance that counts as reached.
+        #[serde(default = "default_radius")]
+        radius: f32,
+    },
+    /// Alive while the condition holds; see [`Expression`] for the language.
+    Expression {
+        /// The condition, for example `obs[0] > 0.7 && abs(obs[1]) < 0.2`.
+        alive: String,
+    },
+    /// Learnt from the data's own terminals.
+    Learnt {
+        /// How to train the classifier.
+        #[serde(default)]
+        classifier: LearntConfig,
+    },
+}
+
+fn default_radius() -> f32 {
+    0.5
+}
+
+/// A rule, ready to use.
+#[derive(Clone, Debug)]
+pub enum Termination {
+    /// Never.
+    Never,
+    /// An entry reaches this magnitude.
+    Limit(f32),
+    /// Hopper's rule.
+    Hopper,
+    /// Walker2d's rule, with an optional limit on every entry.
+    Walker2d(Option<f32>),
+    /// Ant's rule.
+    Ant,
+    /// Goal reached.
+    AntMaze {
+        /// The goal's position.
+        goal: [f32; 2],
+        /// Distance that counts as reached.
+        radius: f32,
+    },
+    /// A condition for staying alive.
+    Alive(Expression),
+    /// A classifier.
+    Learnt(Box<Learnt>),
+}
+
+impl TerminationConfig {
+    /// The rule of a task by name (`hopper`, `antmaze-umaze`…); AntMaze needs its goal.
+    pub fn of_task(task: &str, goal: Option<[f32; 2]>) -> Result<Self> {
+        // AntMaze first: its name contains "ant", and Ant's rule would read the x position as a height.
+        let body = task.split(['-', '_']).next().unwrap_or_default().to_ascii_lowercase();
+        match (body.as_str(), goal) {
+            ("antmaze", Some(goal)) => Ok(Self::AntMaze { goal, radius: default_radius() }),
+            ("antmaze", None) => Err(Error::Invalid(format!(
+                "termination of `{task}`: wanted a goal position, found none; give termination = {{ kind = \"antmaze\", \
+                 goal = [x, y] }}"
+            ))),
+            ("halfcheetah", _) => Ok(Self::HalfCheetah { limit: None }),
+            ("hopper", _) => Ok(Self::Hopper {}),
+            ("walker2d", _) => Ok(Self::Walker2d { limit: None }),
+            ("ant", _) => Ok(Self::Ant {}),
+            _ => Err(Error::Unknown {
+                kind: "task",
+                name: task.into(),
+                hint: "its termination is not known: give termination.kind = \"never\", \"expression\" or \"learnt\"".into(),
+            }),
+        }
+    }
+
+    /// Builds the rule for states of these rows; only a learnt one looks at more than their widths.
+    pub fn build(&self, rows: &Batch, seed: u64) -> Result<Termination> {
+        let obs = rows.obs_dim();
+        let needs = |wanted: usize, body: &str| {
+            if obs >= wanted {
+                return Ok(());
+            }
+            Err(Error::Invalid(format!(
+                "termination of {body}: wanted states of at least {wanted} entries, found {obs}; choose another kind"
+            )))
+        };
+        Ok(match self {
+            Self::Never {} | Self::HalfCheetah { limit: None } => Termination::Never,
+            Self::HalfCheetah { limit: Some(limit) } => Termination::Limit(*limit),
+            Self::Hopper {} => needs(2, "hopper").map(|()| Termination::Hopper)?,
+            Self::Walker2d { limit } => needs(2, "walker2d").map(|()| Termination::Walker2d(*limit))?,
+            Self::Ant {} => Termination::Ant,
+            Self::AntMaze { goal, radius } => {
+                needs(2, "antmaze")?;
+                Termination::AntMaze { goal: *goal, radius: *radius }
+            }
+            Self::Expression { alive } => Termination::Alive(Expression::parse(alive, obs, rows.act_dim())?),
+            Self::Learnt { classifier } => {
+                Termination::Learnt(Box::new(Learnt::fit(classifier, rows, seed)?))
+            }
+        })
+    }
+}
+
+impl Termination {
+    /// Whether each step from `obs` by `act` to `next_obs` ended its episode.
+    pub fn done(&self, obs: &Mat, act: &Mat, next_obs: &Mat) -> Array1<bool> {
+        let mut done = match self {
+            Self::Alive(alive) => {
+                let slice = |row: ArrayView1<'_, f32>| row.to_vec();
+                let rows = obs.rows().into_iter().zip(act.rows()).zip(next_obs.rows());
+                rows.map(|((s, a), n)| !alive.holds(&slice(s), &slice(a), &slice(n))).collect()
+            }
+            Self::Learnt(learnt) => learnt.done(obs, act, next_obs),
+            _ => next_obs.rows().into_iter().map(|row| self.ends(row)).collect(),
+        };
+        for (done, row) in done.iter_mut().zip(next_obs.rows()) {
+            *done |= row.iter().any(|x| !x.is_finite());
+        }
+        done
+    }
+
+    /// The rules that look at the new state only.
+    fn ends(&self, next: ArrayView1<'_, f32>) -> bool {
+        let beyond = |from: usize, limit: f32| next.iter().skip(from).any(|x| x.abs() >= limit);
+        match self {
+            Self::Limit(limit) => beyond(0, *limit),
+            Self::Hopper => !(next[0] > 0.7 && next[1].abs() < 0.2) || beyond(1, 100.0),
+            Self::Walker2d(limit) => {
+                let upright = next[0] > 0.8 && next[0] < 2.0 && next[1].abs() < 1.0;
+                !upright || limit.is_some_and(|limit| beyond(0, limit))
+            }
+            Self::Ant => !(0.2..=1.0).contains(&next[0]),
+            Self::AntMaze { goal, radius } => (next[0] - goal[0]).hypot(next[1] - goal[1]) <= *radius,
+            Self::Never | Self::Alive(_) | Self::Learnt(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{Array2, array};
+
+    fn rows(width: usize) -> Batch {
+        Batch::empty(width, 1)
+    }
+
+    fn done(cfg: &TerminationConfig, next: &[f32]) -> bool {
+        let rule = cfg.build(&rows(next.len()), 0).unwrap();
+        let next = Array2::from_shape_vec((1, next.len()), next.to_vec()).unwrap();
+        rule.done(&Mat::zeros(next.raw_dim()), &array![[0.0]], &next)[0]
+    }
+
+    #[test]
+    fn each_body_ends_where_its_simulator_does() {
+        use TerminationConfig as T;
+        let nan = f32::NAN;
+        let limit = Some(100.0);
+        for (cfg, next, want) in [
+            (T::Hopper {}, vec![1.2, 0.1, 0.0], false),
+            (T::Hopper {}, vec![0.7, 0.1, 0.0], true),
+            (T::Hopper {}, vec![1.2, -0.2, 0.0], true),
+            (T::Hopper {}, vec![1.2, 0.1, -100.0], true),
+            (T::Hopper {}, vec![200.0, 0.1, 0.0], false),
+            (T::Hopper {}, vec![1.2, 0.1, nan], true),
+            (T::Walker2d { limit: None }, vec![1.2, -0.9, 500.0], false),
+            (T::Walker2d { limit }, vec![1.2, -0.9, 500.0], true),
+            (T::Walker2d { limit: None }, vec![2.0, 0.0, 0.0], true),
+            (T::Walker2d { limit: None }, vec![1.2, 1.0, 0.0], true),
+            (T::HalfCheetah { limit: None }, vec![500.0, 0.0], false),
+            (T::HalfCheetah { limit }, vec![0.0, -100.0], true),
+            (T::HalfCheetah { limit: None }, vec![nan, 0.0], true),
+            (T::Ant {}, vec![0.2, 9.0], false),
+            (T::Ant {}, vec![0.19, 9.0], true),
+            (T::Ant {}, vec![1.01, 9.0], true),
+            (T::AntMaze { goal: [8.0, 0.0], radius: 0.5 }, vec![0.75, 0.0], false),
+            (T::AntMaze { goal: [8.0, 0.0], radius: 0.5 }, vec![7.75, 0.25], true),
+            (T::Never {}, vec![1e30, 0.0], false),
+            (T::Expression { alive: "obs[0] < 3".into() }, vec![2.0, 0.0], false),
+            (T::Expression { alive: "obs[0] < 3".into() }, vec![3.0, 0.0], true),
+            (T::Expression { alive: "obs[0] < 3".into() }, vec![2.0, nan], true),
+        ] {
+            assert_eq!(done(&cfg, &next), want, "{cfg:?} {next:?}");
+        }
+    }
+
+    #[test]
+    fn antmaze_is_never_taken_for_ant() {
+        let goal = Some([8.0, 0.0]);
+        assert!(matches!(
+            TerminationConfig::of_task("antmaze-umaze", goal).unwrap(),
+            TerminationConfig::AntMaze { .. }
+        ));
+        assert!(matches!(TerminationConfig::of_task("ant", None).unwrap(), TerminationConfig::Ant {}));
+        assert!(TerminationConfig::of_task("antmaze-umaze", None).is_err());
+        assert!(TerminationConfig::of_task("pong", None).unwrap_err().to_string().contains("expression"));
+    }
+
+    #[test]
+    fn rules_are_read_from_configuration() {
+        let read = |text: &str| serde_json::from_str::<TerminationConfig>(text);
+        assert!(read(r#"{"kind": "antmaze", "goal": [1, 2]}"#).is_ok());
+        assert!(read(r#"{"kind": "hopper", "goal": [1, 2]}"#).is_err(), "unknown keys are refused");
+        assert!(read(r#"{"kind": "learnt", "classifier": {"updates": 10}}"#).is_ok());
+        let narrow = TerminationConfig::Hopper {}.build(&rows(1), 0).unwrap_err().to_string();
+        assert!(narrow.contains("at least 2"), "{narrow}");
+    }
+}

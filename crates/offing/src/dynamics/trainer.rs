@@ -1,0 +1,396 @@
+//! Training the ensemble: bootstrap, hold-out, early stop per member, and a state that resumes bit for bit.
+
+use std::ops::Range;
+
+use super::config::EnsembleConfig;
+use super::data::{Scaler, check_rows, shuffle, split};
+use super::ensemble::{Ensemble, holdout_error};
+use super::head::{Bounds, Head};
+use crate::batch::Batch;
+use crate::error::{Error, Result};
+use crate::nn::{
+    AdamConfig, AdamStep, Init, Keep, Panels, Scalar, Shape, Stack, Team, Tensors, Trace, TrainStep, Weights,
+};
+use crate::rng::Rng;
+
+/// An ensemble in training on some rows.
+#[derive(Debug)]
+pub struct Trainer<'a> {
+    cfg: EnsembleConfig,
+    rows: &'a Batch,
+    team: Team,
+    seed: u64,
+    scaler: Scaler,
+    report: FitReport,
+    train: Vec<u32>,
+    held: Vec<u32>,
+    /// Each member's rows in this epoch's order.
+    order: Vec<Vec<u32>>,
+    stack: Stack,
+    best: Stack,
+    bounds: Bounds,
+    parts: Vec<Part>,
+    adam: AdamConfig,
+    state: State,
+}
+
+/// Where training stands, beside the weights.
+#[derive(Clone, Debug, PartialEq)]
+struct State {
+    updates: u64,
+    epoch: u64,
+    /// Batches done in this epoch.
+    position: u64,
+    /// Epochs since any member improved.
+    stale: u64,
+    finished: bool,
+    /// Sum of the losses of this epoch's batches.
+    loss_sum: f64,
+    /// Best hold-out error of each member; infinite before the first epoch ends.
+    best_error: Vec<f64>,
+    /// Hold-out error of each member after the last epoch.
+    last_error: Vec<f64>,
+}
+
+/// What there is to tell about the data a model was fitted to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct FitReport {
+    /// Rows trained on.
+    pub train_rows: usize,
+    /// Rows held out.
+    pub holdout_rows: usize,
+    /// Columns of (s, a) that never change: they are passed on as they are minus their value.
+    pub constant_inputs: Vec<usize>,
+}
+
+/// How far training is.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Progress {
+    /// Epochs finished.
+    pub epoch: u64,
+    /// Gradient steps taken.
+    pub updates: u64,
+    /// Gradient steps of one epoch.
+    pub updates_per_epoch: u64,
+    /// Loss per member, mean over this epoch so far (or over the one that just ended).
+    pub loss: f64,
+    /// Hold-out mean squared error of each member after the last epoch; empty before.
+    pub holdout: Vec<f64>,
+    /// Best hold-out error of each member so far; empty before the first epoch ends.
+    pub best: Vec<f64>,
+    /// True when this step ended an epoch.
+    pub epoch_ended: bool,
+    /// True when training is over.
+    pub finished: bool,
+}
+
+/// One thread's share of a member's batch.
+#[derive(Debug)]
+struct Part {
+    rows: Range<usize>,
+    x: Panels,
+    trace: Trace,
+    head: Head,
+}
+
+impl<'a> Trainer<'a> {
+    /// Prepares training on `rows`; everything random follows from `seed`.
+    pub fn new(cfg: &EnsembleConfig, rows: &'a Batch, seed: u64, team: &Team) -> Result<Self> {
+        cfg.check()?;
+        check_rows(rows)?;
+        let (train, held) = split(rows.len(), cfg.holdout, cfg.holdout_max, seed);
+        if train.len() < cfg.batch_size || held.is_empty() {
+            return Err(Error::Invalid(format!(
+                "too few rows for a model: wanted at least {} to train on and 1 to hold out, found {} and {}; \
+                 use more data or a smaller model.batch_size",
+                cfg.batch_size,
+                train.len(),
+                held.len()
+            )));
+        }
+        let (scaler, constant_inputs) = Scaler::fit(rows, &train);
+        let report = FitReport { train_rows: train.len(), holdout_rows: held.len(), constant_inputs };
+        let (obs, act) = (rows.obs_dim(), rows.act_dim());
+        let shape = Shape::new(obs + act, &cfg.hidden, 2 * (obs + 1), cfg.activation);
+        let mut rng = Rng::stream(seed, "model-init", 0);
+        let stack = Stack::new(shape.clone(), cfg.members, Init::TruncatedNormal, Keep::Moments, &mut rng);
+        let best = Stack::zeros(shape, cfg.members, Keep::Weights);
+        let unknown = vec![f64::INFINITY; cfg.members];
+        let mut trainer = Self {
+            cfg: cfg.clone(),
+            rows,
+            team: team.clone(),
+            seed,
+            scaler,
+            report,
+            train,
+            held,
+            order: Vec::new(),
+            stack,
+            best,
+            bounds: Bounds::new(obs + 1, cfg.max_log_var, cfg.min_log_var),
+            parts: Vec::new(),
+            adam: AdamConfig::default(),
+            state: State {
+                updates: 0,
+                epoch: 0,
+                position: 0,
+                stale: 0,
+                finished: false,
+                loss_sum: 0.0,
+                best_error: unknown.clone(),
+                last_error: unknown,
+            },
+        };
+        trainer.draw_order();
+        Ok(trainer)
+    }
+
+    /// What was found in the data.
+    pub fn report(&self) -> &FitReport {
+        &self.report
+    }
+
+    /// One gradient step of every member; after the last of an epoch, also the hold-out error, the choice of the best
+    /// weights and the decision to stop. Nothing once training is over.
+    pub fn step(&mut self) -> Result<Progress> {
+        if !self.state.finished {
+            let size = self.cfg.batch_size;
+            let first = self.state.position as usize * size;
+            let last = (first + size).min(self.train.len());
+            // Moved out and back, so that the rows can be read while the networks change.
+            let order = std::mem::take(&mut self.order);
+            let loss = self.step_on(|member| &order[member][first..last]);
+            self.order = order;
+            self.state.loss_sum += loss?;
+            self.state.position += 1;
+            if last == self.train.len() {
+                return self.end_epoch();
+            }
+            if self.cfg.max_updates.is_some_and(|most| self.state.updates >= most) {
+                return self.end_epoch();
+            }
+        }
+        Ok(self.progress(self.state.finished, self.state.position))
+    }
+
+    /// One gradient step of every member on the rows `rows_of(member)`, all of one number; returns the members' mean
+    /// negative log-likelihood before it.
+    pub fn step_on<'r>(&mut self, rows_of: impl Fn(usize) -> &'r [u32] + Sync) -> Result<f64> {
+        self.prepare(rows_of(0).len());
+        self.state.updates += 1;
+        let adam = AdamStep::new(&self.adam, self.cfg.lr, self.state.updates);
+        let width = self.rows.obs_dim() + 1;
+        let (mut dmax, mut dmin) = (vec![0.0f64; width], vec![0.0f64; width]);
+        let mut total = 0.0;
+        for part in &mut self.parts {
+            part.head.set_bounds(&self.bounds);
+        }
+        for member in 0..self.cfg.members {
+            let rows = rows_of(member);
+            assert_eq!(
+                rows.len(),
+                self.parts.last().map_or(0, |p| p.rows.end),
+                "one batch size for all members"
+            );
+            let (stack, scaler, batch) = (&self.stack, &self.scaler, self.rows);
+            self.team.for_each_mut(&mut self.parts, |_, part| part.pass(stack, member, scaler, batch, rows));
+            let mut loss = 0.0;
+            for part in &self.parts {
+                let n = part.rows.len() * width;
+                loss += part.head.loss[..n].iter().map(|&l| f64::from(l)).sum::<f64>();
+                for (sum, terms) in [(&mut dmax, &part.head.dmax), (&mut dmin, &part.head.dmin)] {
+                    for row in terms[..n].chunks_exact(width) {
+                        sum.iter_mut().zip(row).for_each(|(sum, &d)| *sum += f64::from(d));
+                    }
+                }
+            }
+            loss /= (rows.len() * width) as f64;
+            if !loss.is_finite() {
+                return Err(Error::Invalid(format!(
+                    "the model's loss became {loss} for member {member} at update {} (epoch {}); lower model.lr, or look \
+                     for extreme values with `offing data audit`",
+                    self.state.updates, self.state.epoch
+                )));
+            }
+            total += loss;
+            let parts = &self.parts;
+            let source = |_: usize, l: usize, part: usize| {
+                let part: &Part = &parts[part];
+                let (x, dy) = part.trace.source(l, &part.x);
+                (x, dy, part.rows.len())
+            };
+            let step = TrainStep { adam, decay: &self.cfg.decay, tau: None };
+            self.stack.train(&self.team, member..member + 1, parts.len(), source, &step);
+        }
+        let weight = f64::from(self.cfg.bound_weight);
+        let (lr, t) = (self.cfg.lr, self.state.updates);
+        for i in 0..width {
+            self.bounds.max[i].step(&self.adam, lr, t, dmax[i] + weight);
+            self.bounds.min[i].step(&self.adam, lr, t, dmin[i] - weight);
+        }
+        Ok(total / self.cfg.members as f64)
+    }
+
+    /// The finished model: each member's best weights, elites by hold-out error.
+    pub fn finish(self) -> Result<Ensemble> {
+        if self.state.best_error.iter().any(|e| !e.is_finite()) {
+            return Err(Error::Invalid(
+                "the model was not trained for a whole epoch yet, so no weights have been chosen; go on training".into(),
+            ));
+        }
+        let mut ranked: Vec<usize> = (0..self.cfg.members).collect();
+        ranked.sort_by(|&a, &b| self.state.best_error[a].total_cmp(&self.state.best_error[b]));
+        ranked.truncate(self.cfg.elites);
+        Ok(Ensemble::assemble(self.best, self.scaler, self.bounds, ranked, self.state.best_error, &self.team))
+    }
+
+    /// Everything that is not derived from the data, the configuration and the seed.
+    pub fn save(&self) -> Tensors {
+        let (mut out, s) = (Tensors::default(), &self.state);
+        self.stack.save("model", &mut out);
+        self.best.save("best", &mut out);
+        for (name, bounds) in [("max_log_var", &self.bounds.max), ("min_log_var", &self.bounds.min)] {
+            let flat: Vec<f64> = bounds.iter().flat_map(|b| [b.value, b.m, b.v]).collect();
+            out.put_f64(name, &flat);
+        }
+        self.scaler.save(&mut out);
+        out.put_u64("state", &[s.updates, s.epoch, s.position, s.stale, u64::from(s.finished)]);
+        out.put_f64("loss_sum", &[s.loss_sum]);
+        out.put_f64("best_error", &s.best_error);
+        out.put_f64("last_error", &s.last_error);
+        out
+    }
+
+    /// Goes on from what [`Trainer::save`] gave, on the same data with the same configuration and seed.
+    pub fn load(&mut self, from: &Tensors) -> Result<()> {
+        let (width, members) = (self.rows.obs_dim() + 1, self.cfg.members);
+        let (mut stack, mut best) = (self.stack.clone(), self.best.clone());
+        stack.load("model", from)?;
+        best.load("best", from)?;
+        let read = |name: &str| -> Result<Vec<Scalar>> {
+            let flat = from.f64(name, 3 * width)?;
+            Ok(flat.as_chunks::<3>().0.iter().map(|&[value, m, v]| Scalar { value, m, v }).collect())
+        };
+        let bounds = Bounds { max: read("max_log_var")?, min: read("min_log_var")? };
+        let scaler = Scaler::load_from(from, self.rows.obs_dim() + self.rows.act_dim())?;
+        let counts = from.u64("state", 5)?;
+        self.state = State {
+            updates: counts[0],
+            epoch: counts[1],
+            position: counts[2],
+            stale: counts[3],
+            finished: counts[4] != 0,
+            loss_sum: from.f64("loss_sum", 1)?[0],
+            best_error: from.f64("best_error", members)?,
+            last_error: from.f64("last_error", members)?,
+        };
+        (self.stack, self.best, self.bounds, self.scaler) = (stack, best, bounds, scaler);
+        self.draw_order();
+        Ok(())
+    }
+
+    fn end_epoch(&mut self) -> Result<Progress> {
+        let batches = self.state.position;
+        self.state.last_error = holdout_error(&self.stack, &self.scaler, self.rows, &self.held, &self.team);
+        self.state.epoch += 1;
+        let mut improved = false;
+        for member in 0..self.cfg.members {
+            let (error, best) = (self.state.last_error[member], self.state.best_error[member]);
+            if !error.is_finite() {
+                return Err(Error::Invalid(format!(
+                    "the model's hold-out error became {error} for member {member} after epoch {}; lower model.lr",
+                    self.state.epoch
+                )));
+            }
+            // The first epoch always counts: nothing was kept before.
+            if best.is_infinite() || (best - error) / best > self.cfg.improvement {
+                self.best.copy_weights(member, &self.stack, member);
+                self.state.best_error[member] = error;
+                improved = true;
+            }
+        }
+        self.state.stale = if improved { 0 } else { self.state.stale + 1 };
+        let s = &self.state;
+        self.state.finished = s.stale >= self.cfg.patience as u64
+            || self.cfg.max_epochs.is_some_and(|most| s.epoch >= most as u64)
+            || self.cfg.max_updates.is_some_and(|most| s.updates >= most);
+        let progress = self.progress(true, batches);
+        self.state.position = 0;
+        self.state.loss_sum = 0.0;
+        self.draw_order();
+        Ok(progress)
+    }
+
+    fn progress(&self, epoch_ended: bool, batches: u64) -> Progress {
+        let s = &self.state;
+        let known = |errors: &[f64]| if errors[0].is_finite() { errors.to_vec() } else { Vec::new() };
+        Progress {
+            epoch: s.epoch,
+            updates: s.updates,
+            updates_per_epoch: self.train.len().div_ceil(self.cfg.batch_size) as u64,
+            loss: s.loss_sum / batches.max(1) as f64,
+            holdout: known(&s.last_error),
+            best: known(&s.best_error),
+            epoch_ended,
+            finished: s.finished,
+        }
+    }
+
+    /// Each member's rows: its own draw with replacement, the same in every epoch, newly shuffled for this one. It
+    /// follows from the seed and the epoch alone, so a checkpoint need not hold it.
+    fn draw_order(&mut self) {
+        let (seed, train, epoch) = (self.seed, &self.train, self.state.epoch);
+        let bootstrap = self.cfg.bootstrap;
+        let draw = |member: usize| {
+            let mut rows = train.clone();
+            if bootstrap {
+                let mut rng = Rng::stream(seed, "bootstrap", member as u64);
+                rows.iter_mut().for_each(|row| *row = train[rng.below(train.len())]);
+            }
+            let stream = epoch * 1_000_003 + member as u64;
+            shuffle(&mut rows, &mut Rng::stream(seed, "model-epoch", stream));
+            rows
+        };
+        self.order.resize(self.cfg.members, Vec::new());
+        self.team.for_each_mut(&mut self.order, |member, order| *order = draw(member));
+    }
+
+    fn prepare(&mut self, rows: usize) {
+        let parts = self.team.threads().min(rows.max(1));
+        if self.parts.len() != parts || self.parts.last().is_none_or(|p| p.rows.end != rows) {
+            let width = self.rows.obs_dim() + 1;
+            let shape = self.stack.shape();
+            self.parts = (0..parts)
+                .map(|i| {
+                    let rows = i * rows / parts..(i + 1) * rows / parts;
+                    let n = rows.len();
+                    let (x, trace) = (Panels::new(n, shape.inputs(0)), Trace::new(shape, n));
+                    Part { rows, x, trace, head: Head::new(n, width) }
+                })
+                .collect();
+        }
+    }
+}
+
+impl Part {
+    /// Forward and back through one member for this part of the batch `all`.
+    fn pass(&mut self, stack: &Stack, member: usize, scaler: &Scaler, data: &Batch, all: &[u32]) {
+        let (n, width) = (self.rows.len(), self.head.width());
+        for (i, &row) in all[self.rows.clone()].iter().enumerate() {
+            let row = row as usize;
+            let (obs, act, next) = (data.obs.row(row), data.act.row(row), data.next_obs.row(row));
+            match (obs.as_slice(), act.as_slice()) {
+                (Some(obs), Some(act)) => scaler.load(obs, act, &mut self.x, i),
+                _ => scaler.load(&obs.to_vec(), &act.to_vec(), &mut self.x, i),
+            }
+            let target = &mut self.head.target[i * width..][..width];
+            target.iter_mut().zip(next).zip(obs).for_each(|((t, next), obs)| *t = next - obs);
+            target[width - 1] = data.rew[row];
+        }
+        self.trace.forward(stack.net(member), Weights::Current, &self.x, n);
+        let scale = 1.0 / (all.len() * width) as f32;
+        self.head.gradient(stack.simd(), &self.trace.out, n, scale, &mut self.trace.dout);
+        self.trace.backward(stack.net(member), n, None);
+    }
+}

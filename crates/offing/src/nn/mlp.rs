@@ -1,0 +1,479 @@
+//! Stacks of equal multi-layer perceptrons: one actor, a few critics, an ensemble of models.
+//!
+//! The forward and backward passes of a row touch no other row, so threads take parts of a batch through whole
+//! networks without waiting for each other; the weight gradients then are shared out by panel.
+
+use super::adam::AdamStep;
+use super::buffer::{Buf, LANES, read, write};
+use super::layer::{
+    Activation, Backward, Forward, Panel, Slope, Sources, Update, Weights, backward, forward, gradient_panel,
+    polyak, train_panel,
+};
+use super::matmul::Simd;
+use super::matrix::Panels;
+use super::team::Team;
+use crate::rng::Rng;
+
+/// Layer widths and activation of a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    sizes: Vec<usize>,
+    activation: Activation,
+    /// Layer and index in it of every panel of a network, in storage order.
+    units: Vec<(usize, usize)>,
+    /// Where each layer's panels start.
+    first: Vec<usize>,
+}
+
+impl Shape {
+    /// A network of `inputs`, then hidden layers, then linear `outputs`.
+    pub fn new(inputs: usize, hidden: &[usize], outputs: usize, activation: Activation) -> Self {
+        let sizes: Vec<usize> =
+            std::iter::once(inputs).chain(hidden.iter().copied()).chain(std::iter::once(outputs)).collect();
+        assert!(sizes.iter().all(|&s| s > 0), "layers must not be empty: {sizes:?}");
+        // Wide layers first: threads take panels in this order and should end on small ones.
+        let mut layers: Vec<usize> = (0..sizes.len() - 1).collect();
+        layers.sort_by_key(|&l| std::cmp::Reverse(sizes[l]));
+        let (mut units, mut first) = (Vec::new(), vec![0; layers.len()]);
+        for l in layers {
+            first[l] = units.len();
+            units.extend((0..sizes[l + 1].div_ceil(LANES)).map(|p| (l, p)));
+        }
+        Self { sizes, activation, units, first }
+    }
+
+    /// Number of weight layers.
+    pub fn layers(&self) -> usize {
+        self.sizes.len() - 1
+    }
+
+    /// Activation of the hidden layers.
+    pub fn activation(&self) -> Activation {
+        self.activation
+    }
+
+    /// Inputs of layer `l`.
+    pub fn inputs(&self, l: usize) -> usize {
+        self.sizes[l]
+    }
+
+    /// Outputs of layer `l`.
+    pub fn outputs(&self, l: usize) -> usize {
+        self.sizes[l + 1]
+    }
+
+    /// Multiply-adds of one forward pass of one row.
+    pub fn multiplies(&self) -> usize {
+        self.sizes.windows(2).map(|w| w[0] * w[1]).sum()
+    }
+
+    fn lanes(&self, l: usize) -> usize {
+        if self.outputs(l) == 1 { 1 } else { LANES }
+    }
+}
+
+/// How fresh weights are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Init {
+    /// Weights and biases uniform in ±1/√inputs: PyTorch's default for a linear layer.
+    Uniform,
+    /// Weights normal with deviation 1/(2√inputs), redrawn beyond two deviations; biases 0. Usual for model ensembles.
+    TruncatedNormal,
+}
+
+/// What a stack keeps beside its weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Weights only.
+    Weights,
+    /// Adam's moments too.
+    Moments,
+    /// Adam's moments and a target copy.
+    MomentsAndTarget,
+}
+
+/// `nets` networks of one shape.
+#[derive(Clone, Debug)]
+pub struct Stack {
+    shape: Shape,
+    nets: usize,
+    panels: Vec<Panel>,
+    simd: Simd,
+}
+
+/// One network of a stack, to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Net<'a> {
+    shape: &'a Shape,
+    panels: &'a [Panel],
+    simd: Simd,
+}
+
+impl Stack {
+    /// Fresh networks; targets start as copies.
+    pub fn new(shape: Shape, nets: usize, init: Init, keep: Keep, rng: &mut Rng) -> Self {
+        let mut stack = Self::zeros(shape, nets, keep);
+        for net in 0..nets {
+            for l in 0..stack.shape.layers() {
+                let (inputs, outputs) = (stack.shape.inputs(l), stack.shape.outputs(l));
+                let scale = 1.0 / (inputs as f64).sqrt();
+                let mut weight = vec![0.0; inputs * outputs];
+                let mut bias = vec![0.0; outputs];
+                match init {
+                    Init::Uniform => {
+                        weight.iter_mut().chain(&mut bias).for_each(|w| *w = rng.range(-scale, scale) as f32)
+                    }
+                    Init::TruncatedNormal => weight.iter_mut().for_each(|w| {
+                        *w = loop {
+                            let z = rng.normal();
+                            if z.abs() <= 2.0 {
+                                break (z * 0.5 * scale) as f32;
+                            }
+                        }
+                    }),
+                }
+                stack.set(net, l, Field::Weight, &weight, &bias);
+            }
+        }
+        stack.copy_targets();
+        stack
+    }
+
+    /// Networks whose weights are all zero, to be filled with [`Stack::set`].
+    pub fn zeros(shape: Shape, nets: usize, keep: Keep) -> Self {
+        let panel = |l: usize| {
+            let len = (shape.inputs(l) + 1) * shape.lanes(l);
+            let extra = |wanted: bool| if wanted { Buf::zeros(len) } else { Buf::default() };
+            let (moments, target) = (keep != Keep::Weights, keep == Keep::MomentsAndTarget);
+            Panel { w: Buf::zeros(len), m: extra(moments), v: extra(moments), target: extra(target) }
+        };
+        let panels = (0..nets).flat_map(|_| shape.units.iter().map(|&(l, _)| panel(l))).collect();
+        Self { shape, nets, panels, simd: Simd::detect() }
+    }
+
+    /// The same networks on plain Rust kernels: slower, for comparison.
+    pub fn portable(mut self) -> Self {
+        self.simd = Simd::Portable;
+        self
+    }
+
+    /// The networks' common shape.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Number of networks.
+    pub fn nets(&self) -> usize {
+        self.nets
+    }
+
+    /// The kernels in use.
+    pub fn simd(&self) -> Simd {
+        self.simd
+    }
+
+    /// Network number `net`.
+    pub fn net(&self, net: usize) -> Net<'_> {
+        let per_net = self.shape.units.len();
+        Net { shape: &self.shape, panels: &self.panels[net * per_net..][..per_net], simd: self.simd }
+    }
+
+    /// Network `net` takes over the weights of network `from` of `other`, which has the same shape.
+    pub fn copy_weights(&mut self, net: usize, other: &Stack, from: usize) {
+        assert_eq!(self.shape, other.shape, "networks of one shape");
+        let per_net = self.shape.units.len();
+        let to = &mut self.panels[net * per_net..][..per_net];
+        for (to, from) in to.iter_mut().zip(&other.panels[from * per_net..]) {
+            to.w.copy_from_slice(&from.w);
+        }
+    }
+
+    /// One gradient step of the given networks: sums each weight's gradient over the parts of the batch, in order,
+    /// and applies Adam (and Polyak averaging when `tau` is given) at once.
+    ///
+    /// `source(net, layer, part)` is the layer's input, the loss's gradient at its output, and the number of rows.
+    pub(crate) fn train<'s>(
+        &mut self,
+        team: &Team,
+        nets: std::ops::Range<usize>,
+        parts: usize,
+        source: impl Fn(usize, usize, usize) -> (&'s Panels, &'s Panels, usize) + Sync,
+        step: &TrainStep<'_>,
+    ) {
+        let (shape, simd) = (&self.shape, self.simd);
+        let per_net = shape.units.len();
+        let panels = &mut self.panels[nets.start * per_net..nets.end * per_net];
+        team.for_each_mut(panels, |i, panel| {
+            let (net, (l, index)) = (nets.start + i / per_net, shape.units[i % per_net]);
+            let sources = Layer::new(parts, |part| source(net, l, part));
+            let decay = step.decay.get(l).copied().unwrap_or(0.0);
+            let update = Update { adam: step.adam, decay, tau: step.tau };
+            train_panel(simd, &sources, shape.inputs(l), index, shape.outputs(l), panel, update);
+        });
+    }
+
+    /// The gradient that [`Stack::train`] would apply (without decay), as (weight, bias) of one layer.
+    pub fn gradient<'s>(
+        &self,
+        l: usize,
+        parts: usize,
+        source: impl Fn(usize) -> (&'s Panels, &'s Panels, usize) + Sync,
+    ) -> (Vec<f32>, Vec<f32>) {
+        let (inputs, outputs) = (self.shape.inputs(l), self.shape.outputs(l));
+        let mut grads = Self::zeros(self.shape.clone(), 1, Keep::Weights);
+        let sources = Layer::new(parts, source);
+        for index in 0..outputs.div_ceil(LANES) {
+            let grad = &mut grads.panels[self.shape.first[l] + index].w;
+            gradient_panel(self.simd, &sources, inputs, index, outputs, grad);
+        }
+        grads.get(0, l, Field::Weight)
+    }
+
+    /// target ← (1 − τ)·target + τ·w for every network.
+    pub fn average_targets(&mut self, team: &Team, tau: f32) {
+        team.for_each_mut(&mut self.panels, |_, panel| {
+            for at in (0..panel.w.len()).step_by(LANES) {
+                let target = polyak(read(&panel.target, at), read(&panel.w, at), tau);
+                write(&mut panel.target, at, target);
+            }
+        });
+    }
+
+    /// target ← w for every network that has a target.
+    pub fn copy_targets(&mut self) {
+        for panel in &mut self.panels {
+            if !panel.target.is_empty() {
+                panel.target.copy_from_slice(&panel.w);
+            }
+        }
+    }
+
+    /// The first value that is not finite, as (network, layer).
+    pub fn not_finite(&self) -> Option<(usize, usize)> {
+        let per_net = self.shape.units.len();
+        let bad = self.panels.iter().position(|p| p.w.iter().any(|w| !w.is_finite()))?;
+        Some((bad / per_net, self.shape.units[bad % per_net].0))
+    }
+
+    /// What this stack keeps, with the suffix of its tensors' names.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (Field, &'static str)> + use<> {
+        let kept = |field: Field| self.panels.first().is_some_and(|p| !field.of(p).is_empty());
+        let all =
+            [(Field::Weight, ""), (Field::First, ".m"), (Field::Second, ".v"), (Field::Target, ".target")];
+        all.map(|(field, suffix)| kept(field).then_some((field, suffix))).into_iter().flatten()
+    }
+
+    /// Weight (outputs × inputs, row-major, as PyTorch keeps it) and bias of a layer, or their moments or target.
+    pub fn get(&self, net: usize, l: usize, field: Field) -> (Vec<f32>, Vec<f32>) {
+        let (inputs, outputs, lanes) = (self.shape.inputs(l), self.shape.outputs(l), self.shape.lanes(l));
+        let first = net * self.shape.units.len() + self.shape.first[l];
+        let at = |k: usize, j: usize| field.of(&self.panels[first + j / LANES])[k * lanes + j % lanes];
+        let weight = (0..outputs).flat_map(|j| (0..inputs).map(move |k| at(k, j))).collect();
+        (weight, (0..outputs).map(|j| at(inputs, j)).collect())
+    }
+
+    /// Sets what [`Stack::get`] gets.
+    pub fn set(&mut self, net: usize, l: usize, field: Field, weight: &[f32], bias: &[f32]) {
+        let (inputs, outputs, lanes) = (self.shape.inputs(l), self.shape.outputs(l), self.shape.lanes(l));
+        assert!(weight.len() == inputs * outputs && bias.len() == outputs, "a layer's size is fixed");
+        let first = net * self.shape.units.len() + self.shape.first[l];
+        for j in 0..outputs {
+            let values = field.of_mut(&mut self.panels[first + j / LANES]);
+            for k in 0..inputs {
+                values[k * lanes + j % lanes] = weight[j * inputs + k];
+            }
+            values[inputs * lanes + j % lanes] = bias[j];
+        }
+    }
+}
+
+/// What is kept per weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// The weight.
+    Weight,
+    /// Adam's first moment.
+    First,
+    /// Adam's second moment.
+    Second,
+    /// The Polyak average.
+    Target,
+}
+
+impl Field {
+    fn of(self, panel: &Panel) -> &Buf {
+        match self {
+            Self::Weight => &panel.w,
+            Self::First => &panel.m,
+            Self::Second => &panel.v,
+            Self::Target => &panel.target,
+        }
+    }
+
+    fn of_mut(self, panel: &mut Panel) -> &mut Buf {
+        match self {
+            Self::Weight => &mut panel.w,
+            Self::First => &mut panel.m,
+            Self::Second => &mut panel.v,
+            Self::Target => &mut panel.target,
+        }
+    }
+}
+
+/// How [`Stack::train`] turns gradients into weights.
+pub(crate) struct TrainStep<'a> {
+    pub(crate) adam: AdamStep,
+    /// Weight decay per layer; layers beyond its length have none.
+    pub(crate) decay: &'a [f32],
+    /// Also move the target copies this far.
+    pub(crate) tau: Option<f32>,
+}
+
+/// One layer's inputs and output gradients, part by part.
+struct Layer<'s, F> {
+    parts: usize,
+    source: F,
+    panels: std::marker::PhantomData<&'s Panels>,
+}
+
+impl<'s, F: Fn(usize) -> (&'s Panels, &'s Panels, usize) + Sync> Layer<'s, F> {
+    fn new(parts: usize, source: F) -> Self {
+        Self { parts, source, panels: std::marker::PhantomData }
+    }
+}
+
+impl<'s, F: Fn(usize) -> (&'s Panels, &'s Panels, usize) + Sync> Sources for Layer<'s, F> {
+    fn count(&self) -> usize {
+        self.parts
+    }
+    fn part(&self, i: usize) -> (&Panels, &Panels, usize) {
+        (self.source)(i)
+    }
+}
+
+/// What a network computed for some rows, and the gradients on the way back.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    hidden: Vec<Panels>,
+    /// Which of `hidden` a layer writes. Without a way back, two buffers take turns and stay in the cache.
+    slot: Vec<usize>,
+    slope: Vec<Panels>,
+    delta: Vec<Panels>,
+    pack: Buf,
+    /// The network's output.
+    pub out: Panels,
+    /// The loss's gradient at the output: to be filled before [`Trace::backward`].
+    pub dout: Panels,
+}
+
+impl Trace {
+    /// Room for `rows` rows, with the way back.
+    pub fn new(shape: &Shape, rows: usize) -> Self {
+        let hidden = || (0..shape.layers() - 1).map(|l| Panels::new(rows, shape.outputs(l)));
+        let outputs = shape.outputs(shape.layers() - 1);
+        let widest = shape.sizes[1..].iter().max().copied().unwrap_or(0);
+        Self {
+            hidden: hidden().collect(),
+            slot: (0..shape.layers() - 1).collect(),
+            slope: if shape.activation == Activation::Silu { hidden().collect() } else { Vec::new() },
+            delta: hidden().collect(),
+            pack: Buf::zeros(widest.div_ceil(LANES) * LANES * LANES),
+            out: Panels::new(rows, outputs),
+            dout: Panels::new(rows, outputs),
+        }
+    }
+
+    /// Room for `rows` rows, forward only.
+    pub fn forward_only(shape: &Shape, rows: usize) -> Self {
+        let (mut hidden, mut slot) = (Vec::<Panels>::new(), Vec::<usize>::new());
+        for l in 0..shape.layers() - 1 {
+            let size = shape.outputs(l);
+            let free = (0..hidden.len()).find(|&b| hidden[b].cols() == size && slot.last() != Some(&b));
+            slot.push(free.unwrap_or(hidden.len()));
+            if free.is_none() {
+                hidden.push(Panels::new(rows, size));
+            }
+        }
+        let outputs = shape.outputs(shape.layers() - 1);
+        let (out, dout) = (Panels::new(rows, outputs), Panels::new(0, outputs));
+        Self { hidden, slot, slope: Vec::new(), delta: Vec::new(), pack: Buf::default(), out, dout }
+    }
+
+    /// Runs the first `rows` rows of `x` through the network into `out`.
+    pub fn forward(&mut self, net: Net<'_>, which: Weights, x: &Panels, rows: usize) {
+        let last = net.shape.layers() - 1;
+        for l in 0..=last {
+            let layer = net.layer(l);
+            let to = self.slot.get(l).copied();
+            let from = l.checked_sub(1).map(|l| self.slot[l]);
+            let activation = to.map(|_| net.shape.activation);
+            let slope = self.slope.get_mut(l);
+            match (from, to) {
+                (None, None) => {
+                    let y = &mut self.out;
+                    forward(net.simd, Forward { x, rows, layer, which, y, activation, slope });
+                }
+                (None, Some(to)) => {
+                    let y = &mut self.hidden[to];
+                    forward(net.simd, Forward { x, rows, layer, which, y, activation, slope });
+                }
+                (Some(from), None) => {
+                    let (x, y) = (&self.hidden[from], &mut self.out);
+                    forward(net.simd, Forward { x, rows, layer, which, y, activation, slope });
+                }
+                (Some(from), Some(to)) => {
+                    let [x, y] = self
+                        .hidden
+                        .get_disjoint_mut([from, to])
+                        .expect("a layer reads one and writes another");
+                    forward(net.simd, Forward { x, rows, layer, which, y, activation, slope });
+                }
+            }
+        }
+    }
+
+    /// Takes `dout` back to the output of the first layer. With `map`, row i of `dout` and of everything computed
+    /// here belongs to row `map[i]` of the forward pass (ReLU networks only).
+    pub fn backward(&mut self, net: Net<'_>, rows: usize, map: Option<&[u32]>) {
+        for l in (1..net.shape.layers()).rev() {
+            let slope = match self.slope.get(l - 1) {
+                Some(stored) => {
+                    assert!(map.is_none(), "stored slopes are not gathered");
+                    Slope::Stored(stored)
+                }
+                None => Slope::Step(&self.hidden[l - 1], map),
+            };
+            let (below, above) = self.delta.split_at_mut(l);
+            let (dy, dx) = (above.first().unwrap_or(&self.dout), &mut below[l - 1]);
+            let (layer, panels) = (net.layer(l), 0..net.shape.inputs(l).div_ceil(LANES));
+            backward(net.simd, Backward { dy, rows, layer, panels, slope, dx, pack: &mut self.pack });
+        }
+    }
+
+    /// After [`Trace::backward`]: the loss's gradient at columns `cols` of the network's input, into `dx` (other
+    /// columns of the panels concerned are filled too).
+    pub fn input_gradient(
+        &mut self,
+        net: Net<'_>,
+        rows: usize,
+        cols: std::ops::Range<usize>,
+        dx: &mut Panels,
+    ) {
+        let dy = self.delta.first().unwrap_or(&self.dout);
+        let panels = cols.start / LANES..cols.end.div_ceil(LANES);
+        let (layer, slope) = (net.layer(0), Slope::One);
+        backward(net.simd, Backward { dy, rows, layer, panels, slope, dx, pack: &mut self.pack });
+    }
+
+    /// Input of layer `l` (`x` for the first) and the loss's gradient at its output: what a weight gradient needs.
+    pub(crate) fn source<'s>(&'s self, l: usize, x: &'s Panels) -> (&'s Panels, &'s Panels) {
+        let input = if l == 0 { x } else { &self.hidden[l - 1] };
+        (input, self.delta.get(l).unwrap_or(&self.dout))
+    }
+}
+
+impl<'a> Net<'a> {
+    fn layer(&self, l: usize) -> &'a [Panel] {
+        &self.panels[self.shape.first[l]..][..self.shape.outputs(l).div_ceil(LANES)]
+    }
+}

@@ -1,0 +1,31 @@
+//! Small networks at the speed of the machine: dense layers, Adam, tanh-Gaussian heads, threads.
+//!
+//! Everything is preallocated and fused: a gradient step allocates nothing, a layer's bias, activation and slope are
+//! applied while its product is in registers, and a weight's gradient is consumed by Adam the moment it is summed.
+//! Results are the same bits for any number of threads, because every sum has one fixed order.
+
+mod adam;
+mod buffer;
+mod gaussian;
+mod layer;
+pub mod math;
+mod matmul;
+mod matrix;
+mod mlp;
+mod pool;
+mod team;
+mod tensors;
+#[cfg(test)]
+mod tests;
+
+pub use adam::{AdamConfig, AdamStep, Scalar};
+pub use buffer::{Buf, LANES};
+pub use gaussian::{Noise, Squashed};
+pub use layer::{Activation, Panel, Weights};
+pub use matmul::{Detected, Simd};
+pub use matrix::Panels;
+pub(crate) use mlp::TrainStep;
+pub use mlp::{Field, Init, Keep, Net, Shape, Stack, Trace};
+pub use pool::Pool;
+pub use team::Team;
+pub use tensors::Tensors;

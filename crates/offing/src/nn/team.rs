@@ -1,0 +1,292 @@
+//! Threads that share one job after another.
+//!
+//! A gradient step is a handful of jobs of a millisecond, so handing one over must cost microseconds: workers spin for
+//! a moment before they sleep, and a job whose tasks are all taken ends without waiting for sleepers to wake.
+//!
+//! ```
+//! use offing::nn::Team;
+//! let team = Team::new(2);
+//! let mut squares = vec![0usize; 100];
+//! team.for_each_mut(&mut squares, |i, square| *square = i * i);
+//! assert_eq!(squares[99], 9801);
+//! ```
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+/// Set in [`Shared::gate`] while a job takes helpers.
+const OPEN: u64 = 1 << 32;
+/// One job more, in [`Shared::gate`].
+const NEXT: u64 = 1 << 33;
+/// How many helpers are inside, in [`Shared::gate`].
+const INSIDE: u64 = OPEN - 1;
+/// Turns of waiting before a worker sleeps: some 200 µs, longer than the gaps inside a gradient step.
+const PATIENCE: u32 = 10_000;
+
+/// A fixed number of threads, the caller among them. Clones share the threads.
+#[derive(Clone, Debug)]
+pub struct Team(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    /// Held for the length of a job. Whoever finds it taken does the job alone.
+    busy: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Helpers inside, whether the job is open, and the job's number, in one word, so that a late worker cannot enter
+    /// a job that has ended.
+    gate: AtomicU64,
+    next: AtomicUsize,
+    job: UnsafeCell<Option<Job>>,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    asleep: Vec<AtomicBool>,
+    quit: AtomicBool,
+}
+
+#[derive(Clone, Copy)]
+struct Job {
+    task: *const (dyn Fn(usize) + Sync),
+    count: usize,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Job({} tasks)", self.count)
+    }
+}
+
+// SAFETY: `job` is written only by the holder of `busy` while no helper is inside (the gate's count is 0 and it is
+// closed), and read only by helpers that entered through the gate; entering acquires what opening released.
+unsafe impl Sync for Shared {}
+// SAFETY: the pointer in `job` refers to a `Sync` closure, which may be called from any thread.
+unsafe impl Send for Shared {}
+
+impl Team {
+    /// A team of `threads` threads (at least 1), the caller included.
+    pub fn new(threads: usize) -> Self {
+        let helpers = threads.max(1) - 1;
+        let shared = Arc::new(Shared {
+            gate: AtomicU64::new(0),
+            next: AtomicUsize::new(0),
+            job: UnsafeCell::new(None),
+            panic: Mutex::new(None),
+            asleep: (0..helpers).map(|_| AtomicBool::new(false)).collect(),
+            quit: AtomicBool::new(false),
+        });
+        let workers = (0..helpers)
+            .filter_map(|id| {
+                let shared = shared.clone();
+                // A thread that cannot be started leaves a smaller team: same results, later.
+                thread::Builder::new().name(format!("offing-{id}")).spawn(move || shared.work(id)).ok()
+            })
+            .collect();
+        Self(Arc::new(Inner { shared, workers, busy: Mutex::new(()) }))
+    }
+
+    /// A team as large as the machine.
+    pub fn of_machine() -> Self {
+        Self::new(thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    /// Number of threads, the caller included.
+    pub fn threads(&self) -> usize {
+        self.0.workers.len() + 1
+    }
+
+    /// Calls `task(0)` … `task(count - 1)`, each once, in any order, and returns when all are done.
+    pub fn for_each(&self, count: usize, task: impl Fn(usize) + Sync) {
+        // A second caller, or a task that itself asks for help, works alone: the result is the same.
+        let alone = count < 2 || self.0.workers.is_empty();
+        match if alone { None } else { self.0.busy.try_lock().ok() } {
+            None => (0..count).for_each(task),
+            Some(_held) => self.0.share(count, &task),
+        }
+    }
+
+    /// Calls `task(i, &mut items[i])` for every item, each once, in any order.
+    pub fn for_each_mut<T: Send>(&self, items: &mut [T], task: impl Fn(usize, &mut T) + Sync) {
+        struct Base<T>(*mut T);
+        // SAFETY: used only to reach distinct items, which are `Send`.
+        unsafe impl<T: Send> Sync for Base<T> {}
+        let base = Base(items.as_mut_ptr());
+        let base = &base;
+        self.for_each(items.len(), move |i| {
+            // SAFETY: i < items.len(), and `for_each` calls with each i once, so this is the only reference to the
+            // item; `items` stays borrowed until all calls have returned.
+            task(i, unsafe { &mut *base.0.add(i) });
+        });
+    }
+}
+
+impl Inner {
+    fn share(&self, count: usize, task: &(dyn Fn(usize) + Sync)) {
+        let shared = &*self.shared;
+        // SAFETY: erases the lifetime. Helpers call `task` only between entering and leaving the gate, and this
+        // function does not return (or unwind) before the gate is closed and empty.
+        let task: *const (dyn Fn(usize) + Sync) =
+            unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(task) };
+        // SAFETY: `busy` is held and the gate is closed and empty: nobody else looks at the job.
+        unsafe { *shared.job.get() = Some(Job { task, count }) };
+        shared.next.store(0, Ordering::Relaxed);
+        let closed = shared.gate.load(Ordering::Relaxed);
+        shared.gate.store(closed.wrapping_add(NEXT) | OPEN, Ordering::SeqCst);
+        for (worker, asleep) in self.workers.iter().zip(&shared.asleep) {
+            if asleep.load(Ordering::SeqCst) {
+                worker.thread().unpark();
+            }
+        }
+        let mine = catch_unwind(AssertUnwindSafe(|| shared.take_tasks(Job { task, count })));
+        shared.gate.fetch_and(!OPEN, Ordering::AcqRel);
+        let mut turns = 0u32;
+        while shared.gate.load(Ordering::Acquire) & INSIDE != 0 {
+            pause(&mut turns);
+        }
+        if let Err(payload) = mine {
+            resume_unwind(payload);
+        }
+        let theirs = shared.panic.lock().ok().and_then(|mut slot| slot.take());
+        if let Some(payload) = theirs {
+            resume_unwind(payload);
+        }
+    }
+}
+
+impl Shared {
+    fn take_tasks(&self, job: Job) {
+        loop {
+            let i = self.next.fetch_add(1, Ordering::Relaxed);
+            if i >= job.count {
+                return;
+            }
+            // SAFETY: the caller is inside the gate (or opened it), so the closure is still borrowed.
+            unsafe { (*job.task)(i) };
+        }
+    }
+
+    /// A worker's life.
+    fn work(&self, id: usize) {
+        let mut served = 0;
+        loop {
+            let Some(number) = self.enter(id, served) else { return };
+            served = number;
+            // SAFETY: inside the gate: the job was written before the gate opened and stays until we leave.
+            let job = unsafe { *self.job.get() };
+            if let Some(job) = job
+                && let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.take_tasks(job)))
+            {
+                // Nobody is to take tasks of a failed job.
+                self.next.store(job.count, Ordering::Relaxed);
+                if let Ok(mut slot) = self.panic.lock() {
+                    slot.get_or_insert(payload);
+                }
+            }
+            self.gate.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Waits for a job other than `served` and enters it; `None` when the team is gone.
+    fn enter(&self, id: usize, served: u64) -> Option<u64> {
+        let mut turns = 0u32;
+        loop {
+            if self.quit.load(Ordering::Acquire) {
+                return None;
+            }
+            let gate = self.gate.load(Ordering::Acquire);
+            if gate & OPEN != 0 && gate / NEXT != served {
+                let entered = self.gate.compare_exchange(gate, gate + 1, Ordering::AcqRel, Ordering::Relaxed);
+                if entered.is_ok() {
+                    return Some(gate / NEXT);
+                }
+            } else if turns < PATIENCE {
+                turns += 1;
+                std::hint::spin_loop();
+            } else {
+                self.asleep[id].store(true, Ordering::SeqCst);
+                // Look once more: a job opened before the flag was seen would not wake us.
+                let gate = self.gate.load(Ordering::SeqCst);
+                if (gate & OPEN == 0 || gate / NEXT == served) && !self.quit.load(Ordering::SeqCst) {
+                    thread::park();
+                }
+                self.asleep[id].store(false, Ordering::SeqCst);
+                turns = 0;
+            }
+        }
+    }
+}
+
+/// Spins, then lets others run: on a machine with more work than cores the awaited thread needs our core.
+fn pause(turns: &mut u32) {
+    *turns += 1;
+    if *turns < 2_000 {
+        std::hint::spin_loop();
+    } else {
+        thread::yield_now();
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.quit.store(true, Ordering::SeqCst);
+        for worker in self.workers.drain(..) {
+            worker.thread().unpark();
+            // A worker that panicked outside a task has nothing left to tell.
+            let _ = worker.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_task_runs_once_for_any_number_of_threads() {
+        for threads in [1, 2, 3, 8] {
+            let team = Team::new(threads);
+            for round in 0..2_000usize {
+                let mut hits = vec![0u8; round % 37];
+                team.for_each_mut(&mut hits, |_, h| *h += 1);
+                assert!(hits.iter().all(|&h| h == 1));
+            }
+        }
+    }
+
+    #[test]
+    fn a_job_inside_a_job_and_two_callers_at_once_are_served() {
+        let team = Team::new(2);
+        let sum = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    team.for_each(10, |_| {
+                        team.for_each(10, |i| {
+                            sum.fetch_add(i, Ordering::Relaxed);
+                        });
+                    });
+                });
+            }
+        });
+        assert_eq!(sum.into_inner(), 4 * 10 * 45);
+    }
+
+    #[test]
+    fn sleeping_workers_wake_and_a_panic_reaches_the_caller() {
+        let team = Team::new(2);
+        thread::sleep(std::time::Duration::from_millis(20));
+        for task in 0..50 {
+            let failed = catch_unwind(AssertUnwindSafe(|| {
+                team.for_each(50, |i| assert!(i != task, "task {i}"));
+            }));
+            assert!(failed.is_err());
+            team.for_each(10, |_| {});
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Named tensors: how networks and optimisers go to disk and come back, bit for bit.
+//!
+//! ```
+//! use offing::nn::Tensors;
+//! let mut kept = Tensors::default();
+//! kept.put_f32("bias", &[2], vec![0.5, -1.0]);
+//! kept.put_u64("step", &[7]);
+//! let back = Tensors::from_bytes(&kept.to_bytes().unwrap()).unwrap();
+//! assert_eq!(back.f32("bias", &[2]).unwrap(), [0.5, -1.0]);
+//! assert!(back.f32("bias", &[3]).unwrap_err().to_string().contains("[3]"));
+//! ```
+
+use std::collections::BTreeMap;
+
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+
+use super::mlp::{Field, Stack};
+use crate::error::{Error, Result};
+
+/// Tensors by name, in the safetensors format.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tensors(BTreeMap<String, Tensor>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Tensor {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    /// Little-endian, as in the file.
+    bytes: Vec<u8>,
+}
+
+impl Tensors {
+    /// Adds f32 values, row-major.
+    pub fn put_f32(&mut self, name: impl Into<String>, shape: &[usize], values: Vec<f32>) {
+        assert_eq!(shape.iter().product::<usize>(), values.len(), "a tensor fills its shape");
+        let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        self.0.insert(name.into(), Tensor { dtype: Dtype::F32, shape: shape.to_vec(), bytes });
+    }
+
+    /// Adds f64 values.
+    pub fn put_f64(&mut self, name: impl Into<String>, values: &[f64]) {
+        let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        self.0.insert(name.into(), Tensor { dtype: Dtype::F64, shape: vec![values.len()], bytes });
+    }
+
+    /// Adds counters.
+    pub fn put_u64(&mut self, name: impl Into<String>, values: &[u64]) {
+        let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+        self.0.insert(name.into(), Tensor { dtype: Dtype::U64, shape: vec![values.len()], bytes });
+    }
+
+    /// The f32 tensor of that name and shape.
+    pub fn f32(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
+        let tensor = self.find(name, Dtype::F32, shape)?;
+        Ok(tensor.bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect())
+    }
+
+    /// The `len` f64 values of that name.
+    pub fn f64(&self, name: &str, len: usize) -> Result<Vec<f64>> {
+        let tensor = self.find(name, Dtype::F64, &[len])?;
+        Ok(tensor.bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b)).collect())
+    }
+
+    /// The `len` counters of that name.
+    pub fn u64(&self, name: &str, len: usize) -> Result<Vec<u64>> {
+        let tensor = self.find(name, Dtype::U64, &[len])?;
+        Ok(tensor.bytes.as_chunks::<8>().0.iter().map(|b| u64::from_le_bytes(*b)).collect())
+    }
+
+    /// The shape of a tensor, when there is one of that name.
+    pub fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.0.get(name).map(|t| t.shape.as_slice())
+    }
+
+    /// All names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Takes over all tensors of `other`, with `prefix.` before their names.
+    pub fn put_all(&mut self, prefix: &str, other: Tensors) {
+        self.0.extend(other.0.into_iter().map(|(name, tensor)| (format!("{prefix}.{name}"), tensor)));
+    }
+
+    /// The tensors whose names start with `prefix.`, without it.
+    pub fn under(&self, prefix: &str) -> Tensors {
+        let inside = |name: &str| Some(name.strip_prefix(prefix)?.strip_prefix('.')?.to_string());
+        Self(self.0.iter().filter_map(|(name, tensor)| Some((inside(name)?, tensor.clone()))).collect())
+    }
+
+    /// The content of a safetensors file. Equal tensors give equal bytes.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let views = self.0.iter().map(|(name, t)| {
+            TensorView::new(t.dtype, t.shape.clone(), &t.bytes).map(|view| (name.as_str(), view))
+        });
+        let views: std::result::Result<Vec<_>, _> = views.collect();
+        views
+            .and_then(|views| safetensors::serialize(views, None))
+            .map_err(|e| Error::Invalid(format!("cannot write tensors: {e}")))
+    }
+
+    /// Reads the content of a safetensors file.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let file = SafeTensors::deserialize(bytes).map_err(|e| {
+            Error::Invalid(format!("wanted safetensors, found something else or a damaged file ({e})"))
+        })?;
+        let tensor = |view: TensorView<'_>| Tensor {
+            dtype: view.dtype(),
+            shape: view.shape().to_vec(),
+            bytes: view.data().to_vec(),
+        };
+        Ok(Self(file.iter().map(|(name, view)| (name.to_string(), tensor(view))).collect()))
+    }
+
+    fn find(&self, name: &str, dtype: Dtype, shape: &[usize]) -> Result<&Tensor> {
+        let wanted = format!("{dtype:?} of shape {shape:?}");
+        match self.0.get(name) {
+            Some(t) if t.dtype == dtype && t.shape == shape => Ok(t),
+            Some(t) => Err(Error::Invalid(format!(
+                "tensor `{name}`: wanted {wanted}, found {:?} of shape {:?}; the file belongs to another configuration",
+                t.dtype, t.shape
+            ))),
+            None => Err(Error::Invalid(format!(
+                "tensor `{name}`: wanted {wanted}, found no such tensor; the file is of another kind"
+            ))),
+        }
+    }
+}
+
+impl Stack {
+    /// Adds `<prefix>.<net>.<layer>.weight` and `.bias`, in PyTorch's layout, and `….m`, `.v` and `.target` of each
+    /// where the stack keeps them.
+    pub fn save(&self, prefix: &str, to: &mut Tensors) {
+        self.each(prefix, |stack, net, l, field, name, shape| {
+            let (weight, bias) = stack.get(net, l, field);
+            to.put_f32(name("weight"), &shape, weight);
+            to.put_f32(name("bias"), &shape[..1], bias);
+            Ok(())
+        })
+        .expect("adding tensors does not fail");
+    }
+
+    /// Takes back what [`Stack::save`] added.
+    pub fn load(&mut self, prefix: &str, from: &Tensors) -> Result<()> {
+        let mut found = Vec::new();
+        self.each(prefix, |_, net, l, field, name, shape| {
+            let weight = from.f32(&name("weight"), &shape)?;
+            let bias = from.f32(&name("bias"), &shape[..1])?;
+            found.push((net, l, field, weight, bias));
+            Ok(())
+        })?;
+        for (net, l, field, weight, bias) in found {
+            self.set(net, l, field, &weight, &bias);
+        }
+        Ok(())
+    }
+
+    fn each(
+        &self,
+        prefix: &str,
+        mut visit: impl FnMut(&Self, usize, usize, Field, &dyn Fn(&str) -> String, [usize; 2]) -> Result<()>,
+    ) -> Result<()> {
+        for net in 0..self.nets() {
+            for l in 0..self.shape().layers() {
+                for (field, suffix) in self.fields() {
+                    let name = |what: &str| format!("{prefix}.{net}.{l}.{what}{suffix}");
+                    visit(self, net, l, field, &name, [self.shape().outputs(l), self.shape().inputs(l)])?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

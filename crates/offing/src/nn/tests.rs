@@ -1,0 +1,273 @@
+//! Networks against a plain f64 version of themselves, and gradients against finite differences of it.
+
+use super::*;
+use crate::rng::Rng;
+
+/// The oracle: one network in f64, by the textbook.
+struct Plain {
+    layers: Vec<(Vec<f64>, Vec<f64>)>,
+    activation: Activation,
+}
+
+impl Plain {
+    fn of(stack: &Stack, net: usize, field: Field, activation: Activation) -> Self {
+        let wide = |v: Vec<f32>| v.into_iter().map(f64::from).collect();
+        let layers = (0..stack.shape().layers())
+            .map(|l| {
+                let (w, b) = stack.get(net, l, field);
+                (wide(w), wide(b))
+            })
+            .collect();
+        Self { layers, activation }
+    }
+
+    fn forward(&self, x: &[f64]) -> Vec<f64> {
+        let mut x = x.to_vec();
+        for (l, (w, b)) in self.layers.iter().enumerate() {
+            let z = b.iter().enumerate().map(|(j, b)| {
+                b + w[j * x.len()..][..x.len()].iter().zip(&x).map(|(w, x)| w * x).sum::<f64>()
+            });
+            let last = l + 1 == self.layers.len();
+            x = z
+                .map(|z| match self.activation {
+                    _ if last => z,
+                    Activation::Relu => z.max(0.0),
+                    Activation::Silu => z / (1.0 + (-z).exp()),
+                })
+                .collect();
+        }
+        x
+    }
+
+    /// The loss Σ coefficient · output of the gradient tests.
+    fn loss(&self, rows: &[Vec<f64>], coefficients: &[f64]) -> f64 {
+        let out = rows.iter().flat_map(|x| self.forward(x));
+        out.zip(coefficients).map(|(y, c)| y * c).sum()
+    }
+}
+
+struct Case {
+    stack: Stack,
+    plain: Plain,
+    rows: Vec<Vec<f64>>,
+    coefficients: Vec<f64>,
+    parts: Vec<(Panels, Trace, usize)>,
+}
+
+/// A network with `rows` rows in parts of the given sizes, run forward and backward.
+fn case(sizes: &[usize], activation: Activation, split: &[usize], simd_off: bool) -> Case {
+    let mut rng = Rng::stream(3, "case", sizes.iter().sum::<usize>() as u64);
+    let (inputs, outputs) = (sizes[0], sizes[sizes.len() - 1]);
+    let shape = Shape::new(inputs, &sizes[1..sizes.len() - 1], outputs, activation);
+    let mut stack = Stack::new(shape, 2, Init::Uniform, Keep::Moments, &mut rng);
+    if simd_off {
+        stack = stack.portable();
+    }
+    let plain = Plain::of(&stack, 1, Field::Weight, activation);
+    let total: usize = split.iter().sum();
+    let rows: Vec<Vec<f64>> =
+        (0..total).map(|_| (0..inputs).map(|_| f64::from(rng.normal() as f32)).collect()).collect();
+    let coefficients: Vec<f64> = (0..total * outputs).map(|_| f64::from(rng.normal() as f32)).collect();
+    let (mut parts, mut done) = (Vec::new(), 0);
+    for &n in split {
+        // Two rows more than needed: capacity and row count must not be confused.
+        let mut x = Panels::new(n + 2, inputs);
+        let flat: Vec<f32> = rows[done..done + n].iter().flatten().map(|&x| x as f32).collect();
+        x.load_flat(&flat, inputs, 0);
+        let mut trace = Trace::new(stack.shape(), n + 2);
+        trace.forward(stack.net(1), Weights::Current, &x, n);
+        let flat: Vec<f32> =
+            coefficients[done * outputs..(done + n) * outputs].iter().map(|&c| c as f32).collect();
+        trace.dout.load_flat(&flat, outputs, 0);
+        trace.backward(stack.net(1), n, None);
+        parts.push((x, trace, n));
+        done += n;
+    }
+    Case { stack, plain, rows, coefficients, parts }
+}
+
+const SHAPES: [&[usize]; 5] = [&[5, 18, 7, 3], &[23, 33, 1], &[4, 16, 16, 16, 36], &[3, 2], &[40, 20, 1]];
+
+fn close(got: f64, want: f64, tolerance: f64, what: &str) {
+    assert!((got - want).abs() <= tolerance * (1.0 + want.abs()), "{what}: got {got}, want {want}");
+}
+
+#[test]
+fn outputs_equal_the_textbook_network() {
+    for (activation, simd_off) in [
+        (Activation::Relu, false),
+        (Activation::Silu, false),
+        (Activation::Relu, true),
+        (Activation::Silu, true),
+    ] {
+        for sizes in SHAPES {
+            let case = case(sizes, activation, &[13, 1, 7], simd_off);
+            let (outputs, mut row) = (sizes[sizes.len() - 1], 0);
+            for (x, trace, n) in &case.parts {
+                let mut out = vec![0.0; n * outputs];
+                trace.out.store_flat(&mut out, outputs, 0);
+                let mut lean = Trace::forward_only(case.stack.shape(), n + 2);
+                lean.forward(case.stack.net(1), Weights::Current, x, *n);
+                let mut again = vec![0.0; n * outputs];
+                lean.out.store_flat(&mut again, outputs, 0);
+                assert_eq!(out, again, "forward-only gives the same bits");
+                for out in out.chunks_exact(outputs) {
+                    for (got, want) in out.iter().zip(case.plain.forward(&case.rows[row])) {
+                        close(f64::from(*got), want, 2e-6, "output");
+                    }
+                    row += 1;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn weight_gradients_equal_finite_differences() {
+    for (activation, simd_off) in
+        [(Activation::Relu, false), (Activation::Silu, false), (Activation::Silu, true)]
+    {
+        for sizes in SHAPES {
+            let mut case = case(sizes, activation, &[6, 9], simd_off);
+            for l in 0..sizes.len() - 1 {
+                let (dw, db) = case.stack.gradient(l, case.parts.len(), |part| {
+                    let (x, trace, n) = &case.parts[part];
+                    let (x, dy) = trace.source(l, x);
+                    (x, dy, *n)
+                });
+                for i in 0..dw.len() + db.len() {
+                    let bias = i.checked_sub(dw.len());
+                    let mut at = |step: f64| {
+                        let (w, b) = &mut case.plain.layers[l];
+                        let value = if let Some(j) = bias { &mut b[j] } else { &mut w[i] };
+                        let kept = *value;
+                        *value += step;
+                        let loss = case.plain.loss(&case.rows, &case.coefficients);
+                        let (w, b) = &mut case.plain.layers[l];
+                        *(if let Some(j) = bias { &mut b[j] } else { &mut w[i] }) = kept;
+                        loss
+                    };
+                    let numeric = (at(1e-6) - at(-1e-6)) / 2e-6;
+                    let got = bias.map_or_else(|| dw[i], |j| db[j]);
+                    close(f64::from(got), numeric, 2e-5, "weight gradient");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn input_gradients_equal_finite_differences() {
+    for activation in [Activation::Relu, Activation::Silu] {
+        for sizes in SHAPES {
+            let mut case = case(sizes, activation, &[11], false);
+            let inputs = sizes[0];
+            let (_, trace, n) = &mut case.parts[0];
+            let mut dx = Panels::new(*n, inputs);
+            let cols = inputs / 2..inputs;
+            trace.input_gradient(case.stack.net(1), *n, cols.clone(), &mut dx);
+            for row in 0..*n {
+                for col in cols.clone() {
+                    let mut at = |step: f64| {
+                        case.rows[row][col] += step;
+                        let loss = case.plain.loss(&case.rows, &case.coefficients);
+                        case.rows[row][col] -= step;
+                        loss
+                    };
+                    let numeric = (at(1e-6) - at(-1e-6)) / 2e-6;
+                    close(f64::from(dx.data()[dx.at(row, col)]), numeric, 2e-5, "input gradient");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_mapped_backward_pass_gives_the_rows_it_names() {
+    let mut case = case(&[5, 18, 20, 1], Activation::Relu, &[14], false);
+    let (_, trace, n) = &mut case.parts[0];
+    let net = case.stack.net(1);
+    let mut all = Panels::new(*n, 5);
+    trace.input_gradient(net, *n, 0..5, &mut all);
+    let map: Vec<u32> = vec![13, 2, 7];
+    for (i, &row) in map.iter().enumerate() {
+        trace.dout.data_mut()[i * LANES] = case.coefficients[row as usize] as f32;
+    }
+    trace.backward(net, map.len(), Some(&map));
+    let mut some = Panels::new(*n, 5);
+    trace.input_gradient(net, map.len(), 0..5, &mut some);
+    for (i, &row) in map.iter().enumerate() {
+        for col in 0..5 {
+            assert_eq!(some.data()[some.at(i, col)], all.data()[all.at(row as usize, col)]);
+        }
+    }
+}
+
+#[test]
+fn training_gives_the_same_bits_for_any_threads_and_any_split_of_the_rows() {
+    let train = |threads: usize, split: &[usize]| {
+        let mut case = case(&[23, 64, 48, 12], Activation::Silu, split, false);
+        let adam = AdamStep::new(&AdamConfig::default(), 1e-3, 1);
+        let parts = &case.parts;
+        let source = |_: usize, l: usize, part: usize| {
+            let (x, trace, n) = &parts[part];
+            let (x, dy) = trace.source(l, x);
+            (x, dy, *n)
+        };
+        let step = TrainStep { adam, decay: &[1e-3, 1e-4], tau: None };
+        case.stack.train(&Team::new(threads), 1..2, parts.len(), source, &step);
+        (0..3).map(|l| case.stack.get(1, l, Field::Weight)).collect::<Vec<_>>()
+    };
+    let one = train(1, &[30]);
+    assert_eq!(one, train(2, &[15, 15]));
+    assert_eq!(one, train(5, &[1, 13, 6, 7, 3]));
+    let before = case(&[23, 64, 48, 12], Activation::Silu, &[30], false);
+    assert_ne!(one[0], before.stack.get(1, 0, Field::Weight), "training moves the weights");
+}
+
+#[test]
+fn a_training_step_is_adam_on_the_gradient_with_decay() {
+    let mut case = case(&[6, 17, 1], Activation::Relu, &[9], false);
+    let (x, trace, n) = &case.parts[0];
+    let adam = AdamStep::new(&AdamConfig::default(), 0.01, 1);
+    let mut wanted = Vec::new();
+    for l in 0..2 {
+        let (mut w, mut b) = case.stack.get(1, l, Field::Weight);
+        let (mut dw, db) = case.stack.gradient(l, 1, |_| {
+            let (x, dy) = trace.source(l, x);
+            (x, dy, *n)
+        });
+        dw.iter_mut().zip(&w).for_each(|(d, w)| *d += 0.1 * w);
+        for (p, g) in w.iter_mut().chain(&mut b).zip(dw.iter().chain(&db)) {
+            adam.apply(p, &mut 0.0, &mut 0.0, *g);
+        }
+        wanted.push((w, b));
+    }
+    let source = |_: usize, l: usize, _: usize| {
+        let (x, dy) = trace.source(l, x);
+        (x, dy, *n)
+    };
+    case.stack.train(&Team::new(2), 1..2, 1, source, &TrainStep { adam, decay: &[0.1, 0.1], tau: None });
+    for (l, (w, b)) in wanted.iter().enumerate() {
+        let (got_w, got_b) = case.stack.get(1, l, Field::Weight);
+        for (got, want) in got_w.iter().chain(&got_b).zip(w.iter().chain(b)) {
+            close(f64::from(*got), f64::from(*want), 1e-6, "weight");
+        }
+    }
+}
+
+#[test]
+fn fresh_weights_follow_their_distribution() {
+    let mut rng = Rng::stream(0, "init", 0);
+    let shape = || Shape::new(100, &[200], 3, Activation::Relu);
+    let uniform = Stack::new(shape(), 1, Init::Uniform, Keep::MomentsAndTarget, &mut rng);
+    let (w, b) = uniform.get(0, 0, Field::Weight);
+    assert!(w.iter().chain(&b).all(|x| x.abs() <= 0.1) && w.iter().any(|x| x.abs() > 0.0999));
+    assert_eq!(uniform.get(0, 1, Field::Target), uniform.get(0, 1, Field::Weight));
+    let normal = Stack::new(shape(), 1, Init::TruncatedNormal, Keep::Weights, &mut rng);
+    let (w, b) = normal.get(0, 0, Field::Weight);
+    let var = w.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / w.len() as f64;
+    // A normal cut at two deviations has 0.774 of its variance left.
+    assert!((var / (0.05f64.powi(2) * 0.774) - 1.0).abs() < 0.03, "{var}");
+    assert!(w.iter().all(|x| x.abs() <= 0.1001) && b.iter().all(|&b| b == 0.0));
+}

@@ -1,0 +1,237 @@
+//! The policy π(a|s): a ReLU network with a tanh-squashed Gaussian on top.
+
+use ndarray::{Array1, ArrayView2};
+
+use crate::batch::Mat;
+use crate::error::{Error, Result};
+use crate::nn::{
+    Activation, Init, Keep, Noise, Panels, Pool, Shape, Squashed, Stack, Team, Tensors, Trace, Weights,
+};
+use crate::policy::Policy;
+use crate::rng::Rng;
+
+/// Rows a thread takes at once: their activations fit the second-level cache.
+const CHUNK: usize = 120;
+
+/// A policy that can act for one observation or a batch, with noise or without.
+#[derive(Clone, Debug)]
+pub struct Actor {
+    pub(super) stack: Stack,
+    act_dim: usize,
+    log_std: [f32; 2],
+    scratch: Pool<Scratch>,
+}
+
+#[derive(Debug)]
+struct Scratch {
+    obs: Panels,
+    trace: Trace,
+    head: Squashed,
+}
+
+/// An actor without its noise: tanh(μ(s)), how a trained policy is scored.
+#[derive(Clone, Copy, Debug)]
+pub struct Mean<'a>(pub &'a Actor);
+
+impl Actor {
+    /// A fresh policy.
+    pub fn new(obs_dim: usize, act_dim: usize, hidden: &[usize], log_std: [f32; 2], rng: &mut Rng) -> Self {
+        let shape = Shape::new(obs_dim, hidden, 2 * act_dim, Activation::Relu);
+        let stack = Stack::new(shape, 1, Init::Uniform, Keep::Moments, rng);
+        Self { stack, act_dim, log_std, scratch: Pool::default() }
+    }
+
+    /// Width of an observation.
+    pub fn obs_dim(&self) -> usize {
+        self.stack.shape().inputs(0)
+    }
+
+    /// Width of an action.
+    pub fn act_dim(&self) -> usize {
+        self.act_dim
+    }
+
+    /// Clamp of log σ.
+    pub fn log_std(&self) -> [f32; 2] {
+        self.log_std
+    }
+
+    /// Actions for a batch and their log-densities. Row i's noise depends on the noise's key and i alone.
+    pub fn sample(&self, team: &Team, obs: ArrayView2<'_, f32>, noise: Noise<'_>) -> (Mat, Array1<f32>) {
+        let (rows, width) = (obs.nrows(), self.act_dim);
+        assert_eq!(obs.ncols(), self.obs_dim(), "observations of the width this actor was made for");
+        let mut act = vec![0.0; rows * width];
+        let mut log_prob = vec![0.0; rows];
+        let mut chunks: Vec<_> = act.chunks_mut(CHUNK * width).zip(log_prob.chunks_mut(CHUNK)).collect();
+        team.for_each_mut(&mut chunks, |i, (act, log_prob)| {
+            self.with_scratch(log_prob.len(), |s| {
+                let (first, rows) = (i * CHUNK, log_prob.len());
+                s.obs.load(obs, first, rows, 0);
+                s.trace.forward(self.stack.net(0), Weights::Current, &s.obs, rows);
+                s.head.sample(self.stack.simd(), &s.trace.out, rows, noise, first);
+                act.copy_from_slice(&s.head.act[..rows * width]);
+                log_prob.copy_from_slice(&s.head.log_prob[..rows]);
+            });
+        });
+        let act = Mat::from_shape_vec((rows, width), act).expect("one action a row was written");
+        (act, Array1::from_vec(log_prob))
+    }
+
+    /// Actions for a batch, with noise.
+    pub fn act_batch(&self, team: &Team, obs: &Mat, rng: &mut Rng) -> Mat {
+        self.sample(team, obs.view(), Noise::draw(rng)).0
+    }
+
+    /// Actions for a batch, without noise.
+    pub fn mean_batch(&self, team: &Team, obs: &Mat) -> Mat {
+        self.sample(team, obs.view(), Noise::Zero).0
+    }
+
+    fn with_scratch(&self, rows: usize, work: impl FnOnce(&mut Scratch)) {
+        let make = |rows: usize| Scratch {
+            obs: Panels::new(rows, self.obs_dim()),
+            trace: Trace::forward_only(self.stack.shape(), rows),
+            head: Squashed::new(rows, self.act_dim, self.log_std),
+        };
+        self.scratch.with(
+            || make(rows),
+            |scratch| {
+                if scratch.obs.capacity() < rows {
+                    *scratch = make(CHUNK);
+                }
+                work(scratch);
+            },
+        );
+    }
+
+    fn act_one(&self, obs: &[f32], noise: Noise<'_>, act: &mut [f32]) {
+        assert_eq!(obs.len(), self.obs_dim(), "an observation of the width this actor was made for");
+        self.with_scratch(1, |s| {
+            s.obs.load_row(0, obs, 0);
+            s.trace.forward(self.stack.net(0), Weights::Current, &s.obs, 1);
+            s.head.sample(self.stack.simd(), &s.trace.out, 1, noise, 0);
+            act.copy_from_slice(&s.head.act[..self.act_dim]);
+        });
+    }
+
+    /// The weights alone, named as policies are stored: `hidden.<i>.*`, `mean.*`, `log_std.*`.
+    pub fn to_policy(&self) -> Tensors {
+        let mut out = Tensors::default();
+        let (shape, last) = (self.stack.shape(), self.stack.shape().layers() - 1);
+        for l in 0..=last {
+            let (weight, bias) = self.stack.get(0, l, crate::nn::Field::Weight);
+            let (inputs, outputs) = (shape.inputs(l), shape.outputs(l));
+            let mut put = |name: String, weight: &[f32], bias: &[f32]| {
+                out.put_f32(format!("{name}.weight"), &[bias.len(), inputs], weight.to_vec());
+                out.put_f32(format!("{name}.bias"), &[bias.len()], bias.to_vec());
+            };
+            if l < last {
+                put(format!("hidden.{l}"), &weight, &bias);
+            } else {
+                let half = outputs / 2;
+                put("mean".into(), &weight[..half * inputs], &bias[..half]);
+                put("log_std".into(), &weight[half * inputs..], &bias[half..]);
+            }
+        }
+        out.put_f32("log_std_range", &[2], self.log_std.to_vec());
+        out
+    }
+
+    /// Reads what [`Actor::to_policy`] wrote; a file without `log_std_range` has the usual [-20, 2].
+    pub fn from_policy(tensors: &Tensors) -> Result<Self> {
+        let size = |name: &str, axis: usize| {
+            tensors.shape(name).and_then(|s| s.get(axis).copied()).filter(|&n| n > 0).ok_or_else(|| {
+                Error::Invalid(format!(
+                    "tensor `{name}`: wanted a matrix, found none; the file is not a policy"
+                ))
+            })
+        };
+        let count = (0..).take_while(|l| tensors.shape(&format!("hidden.{l}.weight")).is_some()).count();
+        let hidden: Result<Vec<usize>> = (0..count).map(|l| size(&format!("hidden.{l}.weight"), 0)).collect();
+        let hidden = hidden?;
+        let obs_dim = size(if count == 0 { "mean.weight" } else { "hidden.0.weight" }, 1)?;
+        let act_dim = size("mean.weight", 0)?;
+        let log_std = match tensors.shape("log_std_range") {
+            Some(_) => {
+                let range = tensors.f32("log_std_range", &[2])?;
+                [range[0], range[1]]
+            }
+            None => [-20.0, 2.0],
+        };
+        let shape = Shape::new(obs_dim, &hidden, 2 * act_dim, Activation::Relu);
+        let mut stack = Stack::zeros(shape, 1, Keep::Moments);
+        for l in 0..=count {
+            let (inputs, outputs) = (stack.shape().inputs(l), stack.shape().outputs(l));
+            let names =
+                if l < count { vec![format!("hidden.{l}")] } else { vec!["mean".into(), "log_std".into()] };
+            let (mut weight, mut bias) = (Vec::new(), Vec::new());
+            for name in &names {
+                let outputs = outputs / names.len();
+                weight.extend(tensors.f32(&format!("{name}.weight"), &[outputs, inputs])?);
+                bias.extend(tensors.f32(&format!("{name}.bias"), &[outputs])?);
+            }
+            stack.set(0, l, crate::nn::Field::Weight, &weight, &bias);
+        }
+        if stack.not_finite().is_some() {
+            return Err(Error::Invalid("policy: wanted finite weights, found NaN or infinite ones".into()));
+        }
+        Ok(Self { stack, act_dim, log_std, scratch: Pool::default() })
+    }
+}
+
+impl Policy for Actor {
+    fn act(&self, obs: &[f32], rng: &mut Rng, act: &mut [f32]) {
+        self.act_one(obs, Noise::draw(rng), act);
+    }
+}
+
+impl Policy for Mean<'_> {
+    fn act(&self, obs: &[f32], _rng: &mut Rng, act: &mut [f32]) {
+        self.0.act_one(obs, Noise::Zero, act);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn actor() -> Actor {
+        Actor::new(5, 3, &[32, 20], [-5.0, 2.0], &mut Rng::stream(1, "actor", 0))
+    }
+
+    #[test]
+    fn one_row_and_a_batch_agree_and_noise_matters() {
+        let actor = actor();
+        let mut rng = Rng::stream(2, "obs", 0);
+        let obs = Mat::from_shape_fn((300, 5), |_| rng.normal() as f32);
+        let mean = actor.mean_batch(&Team::new(2), &obs);
+        let mut one = [0.0; 3];
+        for row in [0, 119, 120, 299] {
+            Mean(&actor).act(obs.row(row).as_slice().unwrap(), &mut rng, &mut one);
+            assert_eq!(mean.row(row).as_slice().unwrap(), one);
+        }
+        let noise = Noise::Key(5);
+        let (a, log_prob) = actor.sample(&Team::new(1), obs.view(), noise);
+        let (b, _) = actor.sample(&Team::new(3), obs.view(), noise);
+        assert_eq!(a, b, "threads change nothing");
+        assert_ne!(a, mean);
+        assert!(a.iter().all(|x| x.abs() <= 1.0) && log_prob.iter().all(|p| p.is_finite()));
+    }
+
+    #[test]
+    fn a_saved_policy_acts_alike_here_and_in_the_policy_module() {
+        let actor = actor();
+        let bytes = actor.to_policy().to_bytes().unwrap();
+        let back = Actor::from_policy(&Tensors::from_bytes(&bytes).unwrap()).unwrap();
+        let plain = crate::policy::TanhGaussian::from_bytes(&bytes, std::path::Path::new("p")).unwrap();
+        let obs = [0.3, -1.0, 2.0, 0.0, 0.5];
+        let (mut a, mut b, mut c) = ([0.0; 3], [0.0; 3], [0.0; 3]);
+        let mut rng = Rng::stream(0, "x", 0);
+        Mean(&actor).act(&obs, &mut rng, &mut a);
+        Mean(&back).act(&obs, &mut rng, &mut b);
+        crate::policy::Deterministic(&plain).act(&obs, &mut rng, &mut c);
+        assert_eq!(a, b);
+        assert!(a.iter().zip(&c).all(|(a, c)| (a - c).abs() < 1e-6), "{a:?} {c:?}");
+        assert!(Actor::from_policy(&Tensors::default()).is_err());
+    }
+}

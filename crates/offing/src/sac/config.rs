@@ -1,0 +1,219 @@
+//! The knobs of soft actor-critic.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// Soft actor-critic (Haarnoja et al. 2018). Defaults are the SUMO paper's (Table 6); where peers differ, both are
+/// options.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SacConfig {
+    /// Hidden widths of actor and critics.
+    pub hidden: Vec<usize>,
+    /// Number of critics Q_j; the smallest counts.
+    pub critics: usize,
+    /// Discount (γ).
+    pub gamma: f64,
+    /// Share of the new weights in a target at every sync (τ).
+    pub tau: f32,
+    /// Learning rate of the actor.
+    pub actor_lr: f64,
+    /// Learning rate of the critics.
+    pub critic_lr: f64,
+    /// How the actor's learning rate changes.
+    pub actor_schedule: Schedule,
+    /// Temperature (α) of the entropy term.
+    pub alpha: Alpha,
+    /// Clamp of log σ. [-5, 2] in most model-based code, [-20, 2] in the original.
+    pub log_std: [f32; 2],
+    /// Leave the entropy term out of the critics' target.
+    pub deterministic_backup: bool,
+    /// Which network learns first in an update.
+    pub order: Order,
+}
+
+impl Default for SacConfig {
+    fn default() -> Self {
+        Self {
+            hidden: vec![256; 3],
+            critics: 2,
+            gamma: 0.99,
+            tau: 0.005,
+            actor_lr: 3e-4,
+            critic_lr: 3e-4,
+            actor_schedule: Schedule::default(),
+            alpha: Alpha::default(),
+            log_std: [-5.0, 2.0],
+            deterministic_backup: false,
+            order: Order::default(),
+        }
+    }
+}
+
+/// The temperature: learnt or fixed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Alpha {
+    /// Learnt, so that the policy's entropy meets a target.
+    Auto {
+        /// Learning rate of log α.
+        #[serde(default = "Alpha::default_lr")]
+        lr: f64,
+        /// First value of log α.
+        #[serde(default)]
+        log_alpha: f64,
+        /// Target entropy (H); minus the number of actions when not given.
+        #[serde(default)]
+        target_entropy: Option<f64>,
+        /// Upper clamp of α where it is used. OfflineRL-Kit has 1; none when not given.
+        #[serde(default)]
+        max: Option<f64>,
+    },
+    /// A constant.
+    Fixed {
+        /// α.
+        value: f64,
+    },
+}
+
+impl Alpha {
+    fn default_lr() -> f64 {
+        3e-4
+    }
+}
+
+impl Default for Alpha {
+    fn default() -> Self {
+        Self::Auto { lr: Self::default_lr(), log_alpha: 0.0, target_entropy: None, max: None }
+    }
+}
+
+/// A learning rate over time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Schedule {
+    /// It stays. (Braces, because serde lets unknown keys pass beside a bare tag.)
+    Constant {},
+    /// It falls to 0 along half a cosine.
+    Cosine {
+        /// Updates until it is 0.
+        steps: u64,
+        /// It changes every so many updates (peers: 1000, an epoch).
+        #[serde(default = "Schedule::default_every")]
+        every: u64,
+    },
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self::Constant {}
+    }
+}
+
+impl Schedule {
+    fn default_every() -> u64 {
+        1000
+    }
+
+    /// The factor on the learning rate at update number `step` (from 0).
+    pub fn factor(&self, step: u64) -> f64 {
+        match *self {
+            Self::Constant {} => 1.0,
+            Self::Cosine { steps, every } => {
+                let done = (step / every * every).min(steps) as f64 / steps as f64;
+                0.5 * (1.0 + (std::f64::consts::PI * done).cos())
+            }
+        }
+    }
+}
+
+/// Which network learns first in an update. Targets follow last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Critics, actor, temperature (SAC, MOPO, MOBILE).
+    #[default]
+    CriticFirst,
+    /// Actor, temperature, critics (CQL, COMBO).
+    ActorFirst,
+}
+
+impl SacConfig {
+    /// Says what is wrong with the values, if anything.
+    pub fn check(&self) -> Result<()> {
+        let fail = |what: String| Err(Error::Invalid(format!("sac.{what}")));
+        if self.hidden.contains(&0) {
+            return fail(format!("hidden: wanted positive widths, found {:?}", self.hidden));
+        }
+        if self.critics == 0 {
+            return fail("critics: wanted at least 1, found 0; the paper has 2".into());
+        }
+        for (name, value) in [("actor_lr", self.actor_lr), ("critic_lr", self.critic_lr)] {
+            if !(value > 0.0 && value.is_finite()) {
+                return fail(format!("{name}: wanted a positive number, found {value}"));
+            }
+        }
+        for (name, value) in [("gamma", self.gamma), ("tau", f64::from(self.tau))] {
+            if !(0.0..=1.0).contains(&value) {
+                return fail(format!("{name}: wanted a number from 0 to 1, found {value}"));
+            }
+        }
+        let [low, high] = self.log_std;
+        if !(low < high && low >= -40.0 && high <= 40.0) {
+            return fail(format!("log_std: wanted [low, high] within ±40, found [{low}, {high}]"));
+        }
+        if let Schedule::Cosine { steps, every } = self.actor_schedule
+            && (steps == 0 || every == 0)
+        {
+            return fail("actor_schedule: wanted positive `steps` and `every`, found 0".into());
+        }
+        match self.alpha {
+            Alpha::Fixed { value } if !(value >= 0.0 && value.is_finite()) => {
+                fail(format!("alpha.value: wanted a number from 0, found {value}"))
+            }
+            Alpha::Auto { lr, .. } if !(lr > 0.0 && lr.is_finite()) => {
+                fail(format!("alpha.lr: wanted a positive number, found {lr}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cosine_falls_in_steps_from_one_to_zero() {
+        let schedule = Schedule::Cosine { steps: 10_000, every: 1000 };
+        assert_eq!(schedule.factor(0), 1.0);
+        assert_eq!(schedule.factor(999), 1.0);
+        assert!((schedule.factor(5000) - 0.5).abs() < 1e-12);
+        assert!(schedule.factor(10_000).abs() < 1e-12 && schedule.factor(99_999).abs() < 1e-12);
+    }
+
+    #[test]
+    fn bad_values_are_named() {
+        SacConfig::default().check().unwrap();
+        for (cfg, word) in [
+            (SacConfig { critics: 0, ..Default::default() }, "critics"),
+            (SacConfig { gamma: 1.5, ..Default::default() }, "gamma"),
+            (SacConfig { actor_lr: f64::NAN, ..Default::default() }, "actor_lr"),
+            (SacConfig { log_std: [2.0, -5.0], ..Default::default() }, "log_std"),
+            (SacConfig { hidden: vec![256, 0], ..Default::default() }, "hidden"),
+            (SacConfig { alpha: Alpha::Fixed { value: -1.0 }, ..Default::default() }, "alpha"),
+        ] {
+            assert!(cfg.check().unwrap_err().to_string().contains(word));
+        }
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_and_kinds_are_read() {
+        let cfg: SacConfig =
+            serde_json::from_str(r#"{"alpha": {"kind": "fixed", "value": 0.2}, "critics": 10}"#).unwrap();
+        assert_eq!((cfg.alpha, cfg.critics), (Alpha::Fixed { value: 0.2 }, 10));
+        assert!(serde_json::from_str::<SacConfig>(r#"{"critic": 10}"#).is_err());
+        assert!(serde_json::from_str::<SacConfig>(r#"{"alpha": {"kind": "fixed", "values": 0.2}}"#).is_err());
+    }
+}

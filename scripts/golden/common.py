@@ -1,0 +1,37 @@
+"""What the golden scripts share: names of tensors as offing writes them. Made with torch 2.15.0, safetensors 0.8.0."""
+
+import torch
+from torch import nn
+
+
+def mlp(sizes, activation):
+    """A plain PyTorch MLP with a linear output."""
+    layers = []
+    for i in range(len(sizes) - 1):
+        layers.append(nn.Linear(sizes[i], sizes[i + 1]))
+        if i + 2 < len(sizes):
+            layers.append(activation())
+    return nn.Sequential(*layers)
+
+
+def linears(net):
+    return [m for m in net if isinstance(m, nn.Linear)]
+
+
+def save_net(out, name, net, optimiser=None, target=None):
+    """Weights, moments and target of one network as `<name>.<layer>.weight[.m|.v|.target]`."""
+    others = linears(target) if target is not None else None
+    for i, layer in enumerate(linears(net)):
+        for what in ("weight", "bias"):
+            p = getattr(layer, what)
+            out[f"{name}.{i}.{what}"] = p.detach().clone()
+            if optimiser is not None:
+                s = optimiser.state.get(p, {})
+                out[f"{name}.{i}.{what}.m"] = s.get("exp_avg", torch.zeros_like(p)).detach().clone()
+                out[f"{name}.{i}.{what}.v"] = s.get("exp_avg_sq", torch.zeros_like(p)).detach().clone()
+            if others is not None:
+                out[f"{name}.{i}.{what}.target"] = getattr(others[i], what).detach().clone()
+
+
+def prefixed(prefix, tensors):
+    return {f"{prefix}.{k}": v.contiguous() for k, v in tensors.items()}
