@@ -70,7 +70,7 @@ fn csv_with(dir: &Path, header: &str, rows: &[&str]) -> PathBuf {
 #[test]
 fn bad_tables_name_column_and_row() {
     let dir = tempfile::tempdir().unwrap();
-    let header = "obs_0,act_0,reward,next_obs_0,terminal,episode";
+    let header = "obs_0,act_0,reward,next_obs_0,terminal,step";
     let row = "1,2,3,4,0,0";
     let at = |rows: &[&str], parts: &[&str]| check(&csv_with(dir.path(), header, rows), parts);
     at(&[row, "x,2,3,4,0,0"], &["`obs_0`", "a number", "`x` in row 1"]);
@@ -78,13 +78,56 @@ fn bad_tables_name_column_and_row() {
     at(&[row, "1,2,nan,4,0,0"], &["`reward`", "finite", "NaN in row 1"]);
     at(&[row, "1,2,3,inf,0,0"], &["`next_obs_0`", "finite", "inf in row 1"]);
     at(&[row, "1,2,3,4,0.5,0"], &["`terminal`", "0 or 1", "0.5 in row 1"]);
-    at(&[row, "1,2,3,4,0,0.5"], &["`episode`", "integers", "0.5 in row 1"]);
+    at(&[row, "1,2,3,4,0,0.5"], &["`step`", "integers", "0.5 in row 1"]);
     at(&[row, "1,2,3"], &["uneven rows"]);
     at(&[], &["at least one row"]);
     check(&csv_with(dir.path(), "obs_0,reward", &["1,2"]), &["`act_0`", "only obs_0, reward"]);
     check(&csv_with(dir.path(), "obs_0,act_0", &["1,2"]), &["`reward`"]);
     let lone = csv_with(dir.path(), "obs_0,act_0,reward", &["1,2,3"]);
     check(&lone, &["at least one transition", "next observations"]);
+}
+
+#[test]
+fn columns_must_be_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let at =
+        |header: &str, parts: &[&str]| check(&csv_with(dir.path(), header, &["1,2,3,4", "2,3,4,5"]), parts);
+    at("obs_0,obs_0,act_0,reward", &["`obs_0`", "one column with number 0", "two of this name", "remove"]);
+    at("obs_0,OBS_0,act_0,reward", &["one column with number 0", "`obs_0` as well"]);
+    at("obs_0,obs_2,act_0,reward", &["`obs_0`", "number 1 next", "found `obs_2`", "column map"]);
+    at("obs_2,obs_3,act_0,reward", &["`obs`", "number 0 next", "found `obs_2`"]);
+    at("obs_0,act_0,reward,reward", &["`reward`", "one column of this name", "found 2", "rename"]);
+    // Counting from one is a habit, not a gap; what is not used may be there twice.
+    let fine = csv_with(dir.path(), "obs_1,obs_2,act_1,reward,x,x", &["1,2,3,4,5,6", "2,3,4,5,6,7"]);
+    assert_eq!(read(&fine, &ReadOptions::default()).unwrap().rows.obs.ncols(), 2);
+}
+
+#[test]
+fn column_maps_are_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = csv_with(dir.path(), "a,b,c,d", &["1,2,3,4", "2,3,4,5"]);
+    let error = |map: &str| {
+        let map = serde_json::from_str(map).unwrap();
+        with_options(&path, |o| o.columns = Some(map)).unwrap_err().to_string()
+    };
+    let twice = error(r#"{"obs": ["a", "a"], "act": ["b"], "rew": "c"}"#);
+    assert!(twice.contains("`a`: wanted this column once in `obs`"), "{twice}");
+    let twice = error(r#"{"obs": ["a"], "act": ["b"], "rew": "c", "next_obs": ["d", "d"]}"#);
+    assert!(twice.contains("`d`: wanted this column once in `next_obs`"), "{twice}");
+    let without = error(r#"{"obs": ["a"], "act": ["b"]}"#);
+    assert!(without.contains("`rew`") && without.contains("no `rew`"), "{without}");
+}
+
+#[test]
+fn names_cannot_speak_to_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = csv_with(dir.path(), "\"x\u{1b}[31m\ny\",act_0,reward", &["1,2,3", "q,3,4"]);
+    check(&path, &[r"x\u{1b}[31m\ny"]);
+    let map =
+        serde_json::from_str(r#"{"obs": ["x\u001b[31m\ny"], "act": ["act_0"], "rew": "reward"}"#).unwrap();
+    let error = with_options(&path, |o| o.columns = Some(map)).unwrap_err().to_string();
+    assert!(error.contains(r"`x\u{1b}[31m\ny`: wanted a number, found `q` in row 1"), "{error}");
+    assert!(!error.contains(char::is_control), "{error:?}");
 }
 
 #[test]

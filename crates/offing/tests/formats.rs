@@ -148,3 +148,96 @@ fn a_table_with_other_names_needs_a_column_map() {
     let error = with_options(&path, |o| o.columns = Some(wrong)).unwrap_err().to_string();
     assert!(error.contains("`height`"), "{error}");
 }
+
+/// Three episodes of four rows as text, with `episode` ids and the separator given.
+fn table(ids: [&str; 3], separator: &str) -> String {
+    let mut text = ["obs_0", "act_0", "reward", "episode"].join(separator) + "\n";
+    for (e, t) in (0..3).flat_map(|e| (0..4).map(move |t| (e, t))) {
+        text.push_str(
+            &[format!("{}.5", 4 * e + t), "0.25".into(), "1".into(), ids[e].into()].join(separator),
+        );
+        text.push('\n');
+    }
+    text
+}
+
+#[test]
+fn episodes_may_have_names_instead_of_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.csv");
+    for ids in [["0", "1", "2"], ["ep-a", "ep-b", "ep-a"], ["9007199254740993", "9007199254740992", "x"]] {
+        std::fs::write(&path, table(ids, ",")).unwrap();
+        assert_eq!(read(&path, &ReadOptions::default()).unwrap().episodes, [0..3, 3..6, 6..9], "{ids:?}");
+    }
+}
+
+#[test]
+fn semicolons_separate_where_the_first_line_has_no_comma() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.csv");
+    std::fs::write(&path, table(["0", "1", "2"], ",")).unwrap();
+    let commas = read(&path, &ReadOptions::default()).unwrap();
+    std::fs::write(&path, table(["0", "1", "2"], ";")).unwrap();
+    assert_eq!(read(&path, &ReadOptions::default()).unwrap().rows, commas.rows);
+}
+
+#[test]
+fn one_column_may_serve_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.csv");
+    std::fs::write(&path, table(["0", "1", "2"], ",")).unwrap();
+    let map: ColumnMap = serde_json::from_str(
+        r#"{"obs": ["obs_0", "episode"], "act": ["act_0"], "rew": "obs_0", "episode": "episode"}"#,
+    )
+    .unwrap();
+    let data = with_options(&path, |o| o.columns = Some(map)).unwrap();
+    assert_eq!(data.rows.obs.column(0), data.rows.rew);
+    assert_eq!(data.episodes, [0..3, 3..6, 6..9]);
+    assert_eq!(data.rows.obs[[4, 1]], 1.0);
+}
+
+/// A .npy array of f32 whose header says `descr` and `fortran`.
+fn npy(descr: &str, fortran: &str, shape: &str, values: &[f32]) -> Vec<u8> {
+    let text = format!("{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}\n");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((text.len() as u16).to_le_bytes());
+    bytes.extend(text.as_bytes());
+    bytes.extend(values.iter().flat_map(|v| v.to_le_bytes()));
+    bytes
+}
+
+fn npz(path: &Path, arrays: &[(&str, Vec<u8>)]) {
+    use std::io::Write;
+    let mut zip = zip::ZipWriter::new(std::fs::File::create(path).unwrap());
+    for (name, bytes) in arrays {
+        zip.start_file(format!("{name}.npy"), zip::write::SimpleFileOptions::default()).unwrap();
+        zip.write_all(bytes).unwrap();
+    }
+    zip.finish().unwrap();
+}
+
+#[test]
+fn arrays_in_column_order_are_read_as_they_are_meant() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.npz");
+    let write = |descr: &str| {
+        let flags = npy("<f4", "False", "(3,)", &[0.0; 3]);
+        npz(
+            &path,
+            &[
+                ("observations", npy(descr, "True", "(3, 2)", &[1.0, 2.0, 3.0, 10.0, 20.0, 30.0])),
+                ("actions", npy("<f4", "True", "(3,)", &[0.0, 1.0, 2.0])),
+                ("rewards", npy("<f4", "False", "(3,)", &[1.0, 2.0, 3.0])),
+                ("terminals", flags),
+            ],
+        );
+        read(&path, &ReadOptions::default())
+    };
+    let data = write("<f4").unwrap();
+    assert_eq!(data.rows.obs, ndarray::array![[1.0, 10.0], [2.0, 20.0]]);
+    assert_eq!(data.rows.next_obs, ndarray::array![[2.0, 20.0], [3.0, 30.0]]);
+    let error = write("<f2").unwrap_err().to_string();
+    assert!(error.contains("float16 is not supported; rewrite as float32"), "{error}");
+    let error = write(">f4").unwrap_err().to_string();
+    assert!(error.contains("little-endian") && error.contains("`>f4`"), "{error}");
+}

@@ -1,18 +1,20 @@
-//! Text tables: comma- or tab-separated, names in the first line.
+//! Text tables: separated by commas, semicolons or tabs, names in the first line.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 use super::dataset::{Dataset, Format};
-use super::hdf5::one_line;
+use super::hdf5::{escaped, one_line};
 use super::options::ReadOptions;
-use super::table::{Cells, Layout, Out, Precision, columns_of};
+use super::table::{Cells, Labels, Layout, Out, Precision, columns_of};
 use crate::error::{Error, Result};
 use crate::home::write_atomic;
 
-/// Reads the table at `path`.
+/// Reads the table at `path`; a comma as `delimiter` gives way to semicolons when the first line has only these.
 pub(super) fn read(path: &Path, delimiter: u8, options: &ReadOptions) -> Result<Dataset> {
+    let delimiter = if delimiter == b',' { comma_or_semicolon(path)? } else { delimiter };
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(delimiter)
         .trim(csv::Trim::All)
@@ -33,6 +35,7 @@ pub(super) fn read(path: &Path, delimiter: u8, options: &ReadOptions) -> Result<
             let cells = match precision {
                 Precision::Single => Cells::F32(Vec::new()),
                 Precision::Double => Cells::F64(Vec::new()),
+                Precision::Label => Cells::Labels(Labels::default()),
             };
             Some((at, name, cells))
         })
@@ -45,6 +48,7 @@ pub(super) fn read(path: &Path, delimiter: u8, options: &ReadOptions) -> Result<
             let stored = match cells {
                 Cells::F32(values) => number::<f32>(cell, f32::NAN, options).map(|v| values.push(v)),
                 Cells::F64(values) => number::<f64>(cell, f64::NAN, options).map(|v| values.push(v)),
+                Cells::Labels(labels) => (!cell.is_empty()).then(|| labels.push(cell)),
                 Cells::List { .. } => None,
             };
             if stored.is_none() {
@@ -52,13 +56,25 @@ pub(super) fn read(path: &Path, delimiter: u8, options: &ReadOptions) -> Result<
                     b"" => format!("an empty cell in row {row}"),
                     _ => format!("`{}` in row {row}", one_line(&String::from_utf8_lossy(cell))),
                 };
-                return Err(Error::key(path, name.as_str(), "a number", found, "repair or remove that row"));
+                let wanted = if matches!(cells, Cells::Labels(_)) { "a number or text" } else { "a number" };
+                return Err(Error::key(path, escaped(name), wanted, found, "repair or remove that row"));
             }
         }
         row += 1;
     }
     let cells = targets.into_iter().map(|(_, name, cells)| (name, cells)).collect();
     layout.build(path, Format::Csv, &names, cells, BTreeMap::new(), options)
+}
+
+/// The separator of a `.csv` file: where the comma is the decimal sign, programs write semicolons.
+fn comma_or_semicolon(path: &Path) -> Result<u8> {
+    const LONGEST: u64 = 1 << 20;
+    let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
+    let mut line = Vec::new();
+    BufReader::new(file.take(LONGEST))
+        .read_until(b'\n', &mut line)
+        .map_err(|e| Error::io(path, "read", e))?;
+    Ok(if line.contains(&b';') && !line.contains(&b',') { b';' } else { b',' })
 }
 
 /// Writes `data` as a text table; numbers in the shortest form that reads back as the same bits. It cannot hold

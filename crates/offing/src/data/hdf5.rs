@@ -186,6 +186,7 @@ impl Hdf5 {
         let element = match &datatype {
             DatatypeMessage::FloatingPoint { size: 4, .. } => Element::F32,
             DatatypeMessage::FloatingPoint { size: 8, .. } => Element::F64,
+            DatatypeMessage::FloatingPoint { size: 2, .. } => return Err(float16(&self.path, key)),
             DatatypeMessage::FixedPoint { .. } => Element::Integer,
             DatatypeMessage::Enum { .. } | DatatypeMessage::BitField { .. } if size == 1 => Element::Byte,
             other => {
@@ -214,17 +215,29 @@ impl Hdf5 {
     }
 
     fn key(&self, key: &str, wanted: &str, found: &str) -> Error {
-        Error::key(&self.path, key, wanted, found, "the file is damaged or of another kind: get it again")
+        Error::key(
+            &self.path,
+            escaped(key),
+            wanted,
+            found,
+            "the file is damaged or of another kind: get it again",
+        )
     }
 
     fn wrong_shape(&self, key: &str, wanted: &str, found: &[usize]) -> Error {
         let hint = "only flat vectors are supported: flatten it when writing the file";
-        Error::key(&self.path, key, format!("shape {wanted}"), show_shape(found), hint)
+        Error::key(&self.path, escaped(key), format!("shape {wanted}"), show_shape(found), hint)
     }
 
     fn unreadable(&self, key: &str, error: &rust_hdf5::Hdf5Error) -> Error {
         self.key(key, "readable data", &one_line(&error.to_string()))
     }
+}
+
+/// Half precision is a whole file, but too coarse for states and not read.
+pub(super) fn float16(path: &Path, key: &str) -> Error {
+    let hint = "float16 is not supported; rewrite as float32";
+    Error::key(path, escaped(key), "float32 or float64", "float16", hint)
 }
 
 /// (1000, 17) as Python would print it.
@@ -238,7 +251,7 @@ pub(super) fn check_flags(path: &Path, key: &str, values: impl Iterator<Item = f
     for (row, value) in values.enumerate() {
         if value != 0.0 && value != 1.0 {
             let hint = "store flags as booleans or as 0 and 1";
-            return Err(Error::key(path, key, "0 or 1", format!("{value} in row {row}"), hint));
+            return Err(Error::key(path, escaped(key), "0 or 1", format!("{value} in row {row}"), hint));
         }
     }
     Ok(())
@@ -246,18 +259,30 @@ pub(super) fn check_flags(path: &Path, key: &str, values: impl Iterator<Item = f
 
 /// A third party's message, without line breaks and not longer than a terminal line or two.
 pub(super) fn one_line(message: &str) -> String {
-    let flat = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let flat = escaped(&message.split_whitespace().collect::<Vec<_>>().join(" "));
     match flat.char_indices().nth(200) {
         Some((end, _)) => format!("{}…", &flat[..end]),
         None => flat,
     }
 }
 
+/// A name or cell of a file as a message may show it: a terminal must not obey what a file says.
+pub(super) fn escaped(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    for c in name.chars() {
+        match c.is_control() {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    out
+}
+
 /// The first few of the names found, for messages; a damaged file may hold anything as a name.
 pub(super) fn some_names(names: &[String]) -> String {
     const FEW: usize = 12;
     let mut some: Vec<String> =
-        names.iter().take(FEW).map(|n| one_line(n).chars().take(40).collect()).collect();
+        names.iter().take(FEW).map(|n| escaped(n).chars().take(40).collect()).collect();
     match names.len() {
         0 => return "nothing".into(),
         n if n > FEW => some.push("…".into()),

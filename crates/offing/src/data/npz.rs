@@ -10,7 +10,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 use super::d4rl::{ACT, DONE, NEXT_OBS, OBS, REW, TIMEOUT, missing};
 use super::dataset::{Dataset, Format, SimColumns};
-use super::hdf5::{check_flags, one_line, show_shape};
+use super::hdf5::{check_flags, escaped, float16, one_line, show_shape};
 use super::options::ReadOptions;
 use super::transitions::{Columns, Keys, assemble};
 use crate::error::{Error, Result};
@@ -137,7 +137,13 @@ fn header(descr: &str, shape: &[usize]) -> Vec<u8> {
 
 fn load(archive: &mut ZipArchive<BufReader<File>>, path: &Path, key: &str) -> Result<Npy> {
     let bad = |wanted: &str, found: String| {
-        Error::key(path, key, wanted, found, "the archive is damaged or of another kind: save it again")
+        Error::key(
+            path,
+            escaped(key),
+            wanted,
+            found,
+            "the archive is damaged or of another kind: save it again",
+        )
     };
     let name = if archive.index_for_name(&format!("{key}.npy")).is_some() {
         format!("{key}.npy")
@@ -161,8 +167,16 @@ fn load(archive: &mut ZipArchive<BufReader<File>>, path: &Path, key: &str) -> Re
     let mut text = vec![0u8; length as usize];
     entry.read_exact(&mut text).map_err(unreadable)?;
     let text = String::from_utf8_lossy(&text).into_owned();
-    let (descr, shape) = parse_header(&text)
-        .ok_or_else(|| bad("numbers in row-major order", format!("the header {}", one_line(&text))))?;
+    let header = parse_header(&text).ok_or_else(|| bad("a .npy header", one_line(&text)))?;
+    let Header { descr, fortran, shape } = header;
+    if descr.ends_with("f2") {
+        return Err(float16(path, key));
+    }
+    let descr = Descr::parse(&descr).ok_or_else(|| {
+        let hint = "save it as float32 in this byte order";
+        let found = format!("type `{}`", one_line(&descr));
+        Error::key(path, escaped(key), "little-endian numbers or booleans", found, hint)
+    })?;
     let size = descr.size();
     let total = shape.iter().try_fold(size, |t, &d| t.checked_mul(d));
     let total = total.ok_or_else(|| bad("a shape that fits in memory", show_shape(&shape)))?;
@@ -175,7 +189,11 @@ fn load(archive: &mut ZipArchive<BufReader<File>>, path: &Path, key: &str) -> Re
             format!("{} or more", bytes.len()),
         ));
     }
-    Ok(Npy { values: bytes.chunks_exact(size).map(|b| descr.decode(b)).collect(), shape })
+    let mut values: Vec<f64> = bytes.chunks_exact(size).map(|b| descr.decode(b)).collect();
+    if let (true, &[rows, width]) = (fortran, shape.as_slice()) {
+        values = (0..rows).flat_map(|i| (0..width).map(move |j| j * rows + i)).map(|at| values[at]).collect();
+    }
+    Ok(Npy { values, shape })
 }
 
 /// Element types of NumPy that stand for numbers.
@@ -222,8 +240,16 @@ impl Descr {
     }
 }
 
+/// What stands before the numbers.
+struct Header {
+    descr: String,
+    /// Column by column.
+    fortran: bool,
+    shape: Vec<usize>,
+}
+
 /// `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`; `None` for anything else.
-fn parse_header(text: &str) -> Option<(Descr, Vec<usize>)> {
+fn parse_header(text: &str) -> Option<Header> {
     let after = |key: &str| text.split_once(&format!("'{key}':")).map(|(_, rest)| rest.trim_start());
     let descr = after("descr")?.strip_prefix('\'')?.split_once('\'')?.0;
     let shape = after("shape")?.strip_prefix('(')?.split_once(')')?.0;
@@ -233,9 +259,10 @@ fn parse_header(text: &str) -> Option<(Descr, Vec<usize>)> {
         .filter(|d| !d.is_empty())
         .map(|d| d.parse().ok())
         .collect::<Option<_>>()?;
-    let row_major = after("fortran_order")?.starts_with("False") || shape.len() < 2;
-    row_major.then_some(())?;
-    Some((Descr::parse(descr)?, shape))
+    let order = after("fortran_order")?;
+    let fortran = order.starts_with("True");
+    (fortran || order.starts_with("False")).then_some(())?;
+    Some(Header { descr: descr.into(), fortran, shape })
 }
 
 impl Npy {

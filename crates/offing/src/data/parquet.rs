@@ -8,7 +8,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use parquet::basic::{Compression, Repetition, Type as Physical};
+use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{BoolType, DataType, DoubleType, FloatType, Int64Type};
 use parquet::errors::ParquetError;
@@ -19,9 +19,9 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{ColumnDescriptor, Type};
 
 use super::dataset::{Dataset, Format};
-use super::hdf5::one_line;
+use super::hdf5::{escaped, float16, one_line};
 use super::options::ReadOptions;
-use super::table::{Cells, Layout, Out, Precision, columns_of};
+use super::table::{Cells, Labels, Layout, Out, Precision, columns_of};
 use crate::error::{Error, Result};
 use crate::home::replace_atomic;
 
@@ -38,13 +38,25 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     let reader = SerializedFileReader::new(file).map_err(|e| damaged(path, &e))?;
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     let names: Vec<String> = schema.columns().iter().map(|c| c.path().parts()[0].clone()).collect();
-    let layout = Layout::resolve(path, &names, options.columns.as_ref())?;
+    // A structure has several leaves of one name, but is one field.
+    let fields: Vec<String> =
+        schema.root_schema().get_fields().iter().map(|f| f.name().to_string()).collect();
+    let layout = Layout::resolve(path, &fields, options.columns.as_ref())?;
     let mut cells = BTreeMap::new();
     for (name, precision) in layout.wanted() {
-        let index = names.iter().position(|n| *n == name).expect("the layout has only columns of the file");
+        let index = names.iter().position(|n| *n == name);
+        let index = index.ok_or_else(|| {
+            Error::key(
+                path,
+                escaped(&name),
+                "numbers",
+                "an empty structure",
+                "give a column of plain numbers",
+            )
+        })?;
         if names.iter().filter(|n| **n == name).count() > 1 {
             let hint = "give a column of plain numbers or a list of numbers";
-            return Err(Error::key(path, name, "numbers", "a nested structure", hint));
+            return Err(Error::key(path, escaped(&name), "numbers", "a nested structure", hint));
         }
         let column = Source {
             path,
@@ -62,7 +74,7 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     let meta = meta
         .filter_map(|pair| Some((pair.key.strip_prefix(META_PREFIX)?.to_string(), pair.value.clone()?)))
         .collect();
-    layout.build(path, Format::Parquet, &names, cells, meta, options)
+    layout.build(path, Format::Parquet, &fields, cells, meta, options)
 }
 
 /// Before the keys of [`Dataset::meta`] in a file's key-value metadata, apart from what other programs keep there.
@@ -83,6 +95,9 @@ struct Source<'a> {
 impl Source<'_> {
     fn load(&self, precision: Precision) -> Result<Cells> {
         self.check_places()?;
+        if precision == Precision::Label {
+            return self.load_labels();
+        }
         let mut values: Vec<f64> = Vec::new();
         let mut singles: Vec<f32> = Vec::new();
         let mut rows = Rows::default();
@@ -117,6 +132,9 @@ impl Source<'_> {
                 ColumnReader::BoolColumnReader(mut c) => {
                     self.drain_whole(&mut c, &mut rows, |v| values.push(f64::from(u8::from(v))))?;
                 }
+                _ if self.descriptor.logical_type_ref() == Some(&LogicalType::Float16) => {
+                    return Err(float16(self.path, self.name));
+                }
                 _ => return Err(self.wrong("numbers or booleans", &format!("values of type {physical}"))),
             }
         }
@@ -132,14 +150,73 @@ impl Source<'_> {
         }
         Ok(match precision {
             Precision::Single => Cells::F32(singles),
-            Precision::Double => Cells::F64(values),
+            Precision::Double | Precision::Label => Cells::F64(values),
         })
+    }
+
+    /// Numbers, booleans or texts of which only "equal or not" counts.
+    fn load_labels(&self) -> Result<Cells> {
+        let mut labels = Labels::default();
+        let mut rows = Rows::default();
+        if self.descriptor.max_rep_level() > 0 {
+            return Err(self.wrong("one number or text a row", "lists"));
+        }
+        let mut nan = None;
+        for group in 0..self.reader.num_row_groups() {
+            let group = self.reader.get_row_group(group).map_err(|e| self.unreadable(&e))?;
+            let column = group.get_column_reader(self.index).map_err(|e| self.unreadable(&e))?;
+            let mut float = |labels: &mut Labels, v: f64| {
+                if v.is_nan() {
+                    nan.get_or_insert(labels.ids.len());
+                }
+                labels.ids.push((v + 0.0).to_bits() as i64); // -0 is 0
+            };
+            match column {
+                ColumnReader::FloatColumnReader(mut c) => {
+                    self.drain_whole(&mut c, &mut rows, |v| float(&mut labels, f64::from(v)))?;
+                }
+                ColumnReader::DoubleColumnReader(mut c) => {
+                    self.drain_whole(&mut c, &mut rows, |v| float(&mut labels, v))?;
+                }
+                ColumnReader::Int32ColumnReader(mut c) => {
+                    self.drain_whole(&mut c, &mut rows, |v| labels.ids.push(i64::from(v)))?;
+                }
+                ColumnReader::Int64ColumnReader(mut c) => {
+                    self.drain_whole(&mut c, &mut rows, |v| labels.ids.push(v))?;
+                }
+                ColumnReader::BoolColumnReader(mut c) => {
+                    self.drain_whole(&mut c, &mut rows, |v| labels.ids.push(i64::from(v)))?;
+                }
+                ColumnReader::ByteArrayColumnReader(mut c) => {
+                    self.drain_whole(&mut c, &mut rows, |v| labels.push(v.data()))?;
+                }
+                ColumnReader::FixedLenByteArrayColumnReader(mut c) => {
+                    self.drain_whole(&mut c, &mut rows, |v| labels.push(v.data()))?;
+                }
+                ColumnReader::Int96ColumnReader(_) => {
+                    return Err(self.wrong("numbers or texts", "values of type INT96"));
+                }
+            }
+        }
+        match nan {
+            Some(row) => Err(self.wrong("a number or text in every row", &format!("NaN in row {row}"))),
+            None => Ok(Cells::Labels(labels)),
+        }
     }
 
     /// Makes sure that the column lies inside the file: the library asserts it instead of returning an error.
     fn check_places(&self) -> Result<()> {
         for group in self.reader.metadata().row_groups() {
             let chunk = group.column(self.index);
+            use Compression::{GZIP, LZ4, LZ4_RAW, SNAPPY, UNCOMPRESSED, ZSTD};
+            let codec = chunk.compression();
+            if !matches!(codec, UNCOMPRESSED | SNAPPY | GZIP(_) | ZSTD(_) | LZ4 | LZ4_RAW) {
+                let codec = codec.to_string().to_lowercase();
+                let codec = codec.split('(').next().unwrap_or_default();
+                let wanted = "a supported compression";
+                let hint = "rewrite with snappy, zstd or gzip";
+                return Err(Error::key(self.path, escaped(self.name), wanted, codec, hint));
+            }
             let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
             let places =
                 [start, chunk.data_page_offset(), chunk.compressed_size(), chunk.uncompressed_size()];
@@ -149,7 +226,7 @@ impl Source<'_> {
                 let why = format!("{} bytes at offset {start}", chunk.compressed_size());
                 let hint = "the file is damaged: write or get it again";
                 let wanted = format!("data inside the file of {} bytes", self.bytes);
-                return Err(Error::key(self.path, self.name, wanted, why, hint));
+                return Err(Error::key(self.path, escaped(self.name), wanted, why, hint));
             }
         }
         Ok(())
@@ -163,7 +240,7 @@ impl Source<'_> {
         push: impl FnMut(T::T),
     ) -> Result<()>
     where
-        T::T: Copy,
+        T::T: Clone,
     {
         self.drain_with(column, rows, None, push)
     }
@@ -176,7 +253,7 @@ impl Source<'_> {
         push: impl FnMut(T::T),
     ) -> Result<()>
     where
-        T::T: Copy,
+        T::T: Clone,
     {
         self.drain_with(column, rows, self.options.allow_non_finite.then_some(nan), push)
     }
@@ -189,7 +266,7 @@ impl Source<'_> {
         mut push: impl FnMut(T::T),
     ) -> Result<()>
     where
-        T::T: Copy,
+        T::T: Clone,
     {
         let (max_def, max_rep) = (self.descriptor.max_def_level(), self.descriptor.max_rep_level());
         let (mut def, mut rep, mut values) = (Vec::new(), Vec::new(), Vec::new());
@@ -219,12 +296,9 @@ impl Source<'_> {
                     );
                 }
                 rows.current += 1;
-                let value = if here { present.next().copied() } else { null };
+                let value = if here { present.next().cloned() } else { null.clone() };
                 let row = rows.count;
-                push(
-                    value
-                        .ok_or_else(|| self.wrong("a number in every row", &format!("none in row {row}")))?,
-                );
+                push(value.ok_or_else(|| self.wrong("a value in every row", &format!("none in row {row}")))?);
             }
         }
         // A row never spans two row groups.
@@ -235,12 +309,24 @@ impl Source<'_> {
     }
 
     fn wrong(&self, wanted: &str, found: &str) -> Error {
-        Error::key(self.path, self.name, wanted, found, "repair the column or leave it out of the column map")
+        Error::key(
+            self.path,
+            escaped(self.name),
+            wanted,
+            found,
+            "repair the column or leave it out of the column map",
+        )
     }
 
     fn unreadable(&self, error: &ParquetError) -> Error {
         let why = one_line(&error.to_string());
-        Error::key(self.path, self.name, "readable data", why, "the file is damaged: write or get it again")
+        Error::key(
+            self.path,
+            escaped(self.name),
+            "readable data",
+            why,
+            "the file is damaged: write or get it again",
+        )
     }
 }
 

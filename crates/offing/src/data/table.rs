@@ -4,13 +4,13 @@
 //! `next_obs_0 …`, or one list column of these names in Parquet; `reward`; `terminal` (`terminated`, `done`);
 //! `timeout` (`truncated`); `episode`; `step`; and simulator states `qpos_0 …`, `qvel_0 …`, `goal_0 …`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use ndarray::{Array1, Array2, ArrayView1};
 
 use super::dataset::{Dataset, Format, SimColumns};
-use super::hdf5::{check_flags, some_names};
+use super::hdf5::{check_flags, escaped, some_names};
 use super::options::{ColumnMap, ReadOptions};
 use super::transitions::{Columns, Keys, assemble};
 use crate::error::{Error, Result};
@@ -24,6 +24,30 @@ pub(super) enum Cells {
         width: usize,
         values: Vec<f32>,
     },
+    /// Of which only "equal or not" counts.
+    Labels(Labels),
+}
+
+/// Texts, each distinct one under a number of its own; or numbers as they are.
+#[derive(Default)]
+pub(super) struct Labels {
+    pub(super) ids: Vec<i64>,
+    known: HashMap<Vec<u8>, i64>,
+}
+
+impl Labels {
+    /// Adds a text.
+    pub(super) fn push(&mut self, text: &[u8]) {
+        let id = match self.known.get(text) {
+            Some(&id) => id,
+            None => {
+                let id = self.known.len() as i64;
+                self.known.insert(text.to_vec(), id);
+                id
+            }
+        };
+        self.ids.push(id);
+    }
 }
 
 /// How a column is to be loaded.
@@ -31,6 +55,8 @@ pub(super) enum Cells {
 pub(super) enum Precision {
     Single,
     Double,
+    /// Any number or text, to be compared only.
+    Label,
 }
 
 /// Which columns are used for what.
@@ -58,25 +84,50 @@ impl Layout {
             Some(map) => check_map(path, names, map)?.clone(),
             None => guess(path, names)?,
         };
-        let (qpos, qvel) = (numbered(names, "qpos"), numbered(names, "qvel"));
-        if qpos.is_empty() || qvel.is_empty() {
-            return Ok(Self { map, qpos: Vec::new(), qvel: Vec::new(), goal: Vec::new() });
+        // Simulator states are an extra: an irregular series is left alone and listed with the ignored columns.
+        let series = |prefix: &str| numbered(path, names, prefix).unwrap_or_default();
+        let (qpos, qvel) = (series("qpos"), series("qvel"));
+        let layout = if qpos.is_empty() || qvel.is_empty() {
+            Self { map, qpos: Vec::new(), qvel: Vec::new(), goal: Vec::new() }
+        } else {
+            Self { map, qpos, qvel, goal: series("goal") }
+        };
+        for (name, _) in layout.wanted() {
+            let count = names.iter().filter(|n| **n == name).count();
+            if count > 1 {
+                let hint = "rename or remove the others";
+                return Err(Error::key(
+                    path,
+                    escaped(&name),
+                    "one column of this name",
+                    count.to_string(),
+                    hint,
+                ));
+            }
         }
-        Ok(Self { map, qpos, qvel, goal: numbered(names, "goal") })
+        Ok(layout)
     }
 
     /// Every column to load, each once, with the precision it is needed in.
     pub(super) fn wanted(&self) -> Vec<(String, Precision)> {
         let map = &self.map;
         let single = map.obs.iter().chain(&map.act).chain(map.next_obs.iter().flatten()).chain([&map.rew]);
-        let flags = [&map.done, &map.timeout, &map.episode, &map.step].into_iter().flatten();
+        let flags = [&map.done, &map.timeout, &map.step].into_iter().flatten();
         let double = self.qpos.iter().chain(&self.qvel).chain(&self.goal).chain(flags);
         let mut wanted: Vec<(String, Precision)> = single.map(|n| (n.clone(), Precision::Single)).collect();
         for name in double {
             wanted.retain(|(n, _)| n != name);
             wanted.push((name.clone(), Precision::Double));
         }
-        let mut seen = std::collections::HashSet::new();
+        match &map.episode {
+            // Used as numbers as well: then it must be numbers.
+            Some(name) if wanted.iter().any(|(n, _)| n == name) => {
+                wanted.iter_mut().filter(|(n, _)| n == name).for_each(|(_, p)| *p = Precision::Double);
+            }
+            Some(name) => wanted.push((name.clone(), Precision::Label)),
+            None => (),
+        }
+        let mut seen = HashSet::new();
         wanted.retain(|(n, _)| seen.insert(n.clone()));
         wanted
     }
@@ -87,7 +138,7 @@ impl Layout {
         path: &Path,
         format: Format,
         all: &[String],
-        mut cells: BTreeMap<String, Cells>,
+        cells: BTreeMap<String, Cells>,
         meta: BTreeMap<String, String>,
         options: &ReadOptions,
     ) -> Result<Dataset> {
@@ -111,7 +162,7 @@ impl Layout {
                     true => Ok(v as i64),
                     false => {
                         let hint = "number episodes and steps with integers";
-                        Err(Error::key(path, name, "integers", format!("{v} in row {row}"), hint))
+                        Err(Error::key(path, escaped(name), "integers", format!("{v} in row {row}"), hint))
                     }
                 })
                 .collect::<Result<Vec<_>>>()
@@ -125,7 +176,11 @@ impl Layout {
             done.iter_mut().zip(timeout).for_each(|(d, &t)| *d &= !t);
             notes.push("rows with both `done` and a timeout are taken as time limits, not terminals".into());
         }
-        let (episode, step) = (whole(&cells, &map.episode)?, whole(&cells, &map.step)?);
+        let episode = match map.episode.as_ref().and_then(|name| cells.get(name)) {
+            Some(Cells::Labels(labels)) => Some(labels.ids.clone()),
+            _ => whole(&cells, &map.episode)?,
+        };
+        let step = whole(&cells, &map.step)?;
         let sim = match self.qpos.is_empty() {
             true => None,
             false => Some(SimColumns {
@@ -134,8 +189,8 @@ impl Layout {
                 goal: if self.goal.is_empty() { None } else { Some(wide(path, &self.goal, &cells)?) },
             }),
         };
-        let rew: Array1<f32> = match cells.remove(&map.rew) {
-            Some(Cells::F32(values)) => Array1::from(values),
+        let rew: Array1<f32> = match cells.get(&map.rew) {
+            Some(Cells::F32(values)) => Array1::from(values.clone()),
             _ => numbers(path, &map.rew, &cells)?.into_iter().map(|v| v as f32).collect(),
         };
         if done.is_none() {
@@ -152,10 +207,12 @@ impl Layout {
             step,
             sim,
             keys: Keys {
-                obs: map.obs,
-                act: map.act,
-                rew: map.rew,
-                next_obs: map.next_obs.unwrap_or_else(|| vec![String::new()]),
+                obs: map.obs.iter().map(|n| escaped(n)).collect(),
+                act: map.act.iter().map(|n| escaped(n)).collect(),
+                rew: escaped(&map.rew),
+                next_obs: map
+                    .next_obs
+                    .map_or_else(|| vec![String::new()], |names| names.iter().map(|n| escaped(n)).collect()),
             },
             ignored: all.iter().filter(|n| !used.contains(n)).cloned().collect(),
             notes,
@@ -216,12 +273,26 @@ fn check_map<'a>(path: &Path, names: &[String], map: &'a ColumnMap) -> Result<&'
         }
     }
     let optional = [&map.done, &map.timeout, &map.episode, &map.step].into_iter().flatten();
-    let all =
-        map.obs.iter().chain(&map.act).chain(map.next_obs.iter().flatten()).chain([&map.rew]).chain(optional);
+    let rew = Some(&map.rew).filter(|name| !name.is_empty());
+    let all = map.obs.iter().chain(&map.act).chain(map.next_obs.iter().flatten()).chain(rew).chain(optional);
     for name in all {
         if !names.contains(name) {
             return Err(no_column(path, name, "this column, as the column map says", names));
         }
+    }
+    for (what, list) in
+        [("obs", &map.obs), ("act", &map.act), ("next_obs", map.next_obs.as_ref().unwrap_or(&Vec::new()))]
+    {
+        let mut seen = HashSet::new();
+        if let Some(name) = list.iter().find(|n| !seen.insert(*n)) {
+            let wanted = format!("this column once in `{what}` of the column map");
+            let hint = "correct the column map";
+            return Err(Error::key(path, escaped(name), wanted, "it more than once", hint));
+        }
+    }
+    if rew.is_none() {
+        let hint = "add `rew`, the name of the column with the reward, to the column map";
+        return Err(Error::key(path, "rew", "the name of a column in the column map", "no `rew`", hint));
     }
     Ok(map)
 }
@@ -230,11 +301,16 @@ fn guess(path: &Path, names: &[String]) -> Result<ColumnMap> {
     let one = |candidates: &[&str]| {
         candidates.iter().find_map(|c| names.iter().find(|n| n.eq_ignore_ascii_case(c)).cloned())
     };
-    let many = |candidates: &[&str]| -> Vec<String> {
-        let series = candidates.iter().map(|c| numbered(names, c)).find(|s| !s.is_empty());
-        series.or_else(|| one(candidates).map(|n| vec![n])).unwrap_or_default()
+    let many = |candidates: &[&str]| -> Result<Vec<String>> {
+        for candidate in candidates {
+            let series = numbered(path, names, candidate)?;
+            if !series.is_empty() {
+                return Ok(series);
+            }
+        }
+        Ok(one(candidates).into_iter().collect())
     };
-    let (obs, act, next_obs) = (many(OBS), many(ACT), many(NEXT));
+    let (obs, act, next_obs) = (many(OBS)?, many(ACT)?, many(NEXT)?);
     for (list, what) in [(&obs, "obs_0"), (&act, "act_0")] {
         if list.is_empty() {
             return Err(no_column(path, what, "columns of this name and on", names));
@@ -253,8 +329,9 @@ fn guess(path: &Path, names: &[String]) -> Result<ColumnMap> {
     })
 }
 
-/// Columns `prefix_0, prefix_1 …` (also `prefix0`, `prefix.0`, `prefix[0]`) by number.
-fn numbered(names: &[String], prefix: &str) -> Vec<String> {
+/// Columns `prefix_0, prefix_1 …` (also `prefix0`, `prefix.0`, `prefix[0]`) by number, which counts from 0 or 1
+/// without gaps.
+fn numbered(path: &Path, names: &[String], prefix: &str) -> Result<Vec<String>> {
     let number = |name: &str| -> Option<u32> {
         let (head, rest) = name.split_at_checked(prefix.len())?;
         let rest = rest.strip_prefix(['_', '.', '[']).unwrap_or(rest);
@@ -264,13 +341,36 @@ fn numbered(names: &[String], prefix: &str) -> Vec<String> {
     };
     let mut found: Vec<(u32, &String)> = names.iter().filter_map(|n| Some((number(n)?, n))).collect();
     found.sort();
-    found.into_iter().map(|(_, n)| n.clone()).collect()
+    for pair in found.windows(2) {
+        let ((a, first), (b, second)) = (pair[0], pair[1]);
+        if a == b {
+            let found = match first == second {
+                true => "two of this name".into(),
+                false => format!("`{}` as well", escaped(second)),
+            };
+            let (wanted, hint) = (format!("one column with number {a}"), "rename or remove one of them");
+            return Err(Error::key(path, escaped(first), wanted, found, hint));
+        }
+        if b > a + 1 {
+            return Err(gap(path, first, a + 1, second));
+        }
+    }
+    match found.first() {
+        Some(&(number, first)) if number > 1 => Err(gap(path, prefix, 0, first)),
+        _ => Ok(found.into_iter().map(|(_, n)| n.clone()).collect()),
+    }
+}
+
+fn gap(path: &Path, key: &str, missing: u32, found: &str) -> Error {
+    let wanted = format!("number {missing} next");
+    let hint = "add the missing column, or say which columns to use in a column map";
+    Error::key(path, escaped(key), wanted, format!("`{}`", escaped(found)), hint)
 }
 
 fn no_column(path: &Path, key: &str, wanted: &str, names: &[String]) -> Error {
     let hint =
         "say which columns hold what in a column map (obs, act, rew, next_obs, done, timeout, episode, step)";
-    Error::key(path, key, wanted, some_names(names), hint)
+    Error::key(path, escaped(key), wanted, some_names(names), hint)
 }
 
 /// All columns have as many rows as the first of the observation.
@@ -279,13 +379,15 @@ fn check_rows(path: &Path, first: &str, cells: &BTreeMap<String, Cells>) -> Resu
         Cells::F32(values) => values.len(),
         Cells::F64(values) => values.len(),
         Cells::List { width, values } => values.len().checked_div(*width).unwrap_or(0),
+        Cells::Labels(labels) => labels.ids.len(),
     };
     let wanted = cells.get(first).map_or(0, rows);
     for (name, column) in cells {
         if rows(column) != wanted {
             let hint = "the table is damaged or was put together wrongly: write it again";
-            let (wanted, found) = (format!("{wanted} rows, as in `{first}`"), rows(column).to_string());
-            return Err(Error::key(path, name, wanted, found, hint));
+            let (wanted, found) =
+                (format!("{wanted} rows, as in `{}`", escaped(first)), rows(column).to_string());
+            return Err(Error::key(path, escaped(name), wanted, found, hint));
         }
     }
     Ok(())
@@ -295,9 +397,13 @@ fn numbers(path: &Path, name: &str, cells: &BTreeMap<String, Cells>) -> Result<V
     match cells.get(name) {
         Some(Cells::F64(values)) => Ok(values.clone()),
         Some(Cells::F32(values)) => Ok(values.iter().map(|&v| f64::from(v)).collect()),
-        Some(Cells::List { .. }) | None => {
-            Err(Error::key(path, name, "one number a row", "lists", "give a column of plain numbers"))
-        }
+        Some(Cells::List { .. } | Cells::Labels(_)) | None => Err(Error::key(
+            path,
+            escaped(name),
+            "one number a row",
+            "lists",
+            "give a column of plain numbers",
+        )),
     }
 }
 
@@ -314,7 +420,7 @@ fn matrix(path: &Path, names: &[String], cells: &BTreeMap<String, Cells>) -> Res
     {
         let rows = values.len().checked_div(*width).unwrap_or(0);
         return Array2::from_shape_vec((rows, *width), values.clone()).map_err(|_| {
-            Error::key(path, name, "lists of one length", "several lengths", "pad or split them")
+            Error::key(path, escaped(name), "lists of one length", "several lengths", "pad or split them")
         });
     }
     let mut columns = Vec::with_capacity(names.len());
