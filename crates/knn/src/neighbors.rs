@@ -73,6 +73,11 @@ impl Best {
         &self.list
     }
 
+    /// Whether a row is in the list.
+    pub(crate) fn has(&self, id: u32) -> bool {
+        self.list.iter().any(|c| c.id == id)
+    }
+
     /// The list, filled up to `k` with nothing: only a forged index file leaves a gap.
     pub(crate) fn padded(&self) -> impl Iterator<Item = Candidate> + '_ {
         self.list.iter().copied().chain(std::iter::repeat(Candidate::NONE)).take(self.k)

@@ -103,10 +103,9 @@ impl<'q> Group<'q> {
         count: usize,
         done: &mut dyn FnMut(&Walker<'q>),
     ) -> Vec<u16> {
-        // Few queries share too little; approximate ones must know all they leave out, and a walk below some
-        // node is short.
+        // Few queries share too little, and a walk below some node is short.
         let task = &self.walkers[0].job.task;
-        let alone = count < ALONE || task.shrink < 1.0 || task.root.is_some();
+        let alone = count < ALONE || task.root.is_some();
         let patience = if alone { u32::MAX } else { PATIENCE };
         let mut open = Vec::with_capacity(count);
         for start in (0..count).step_by(TEAM) {

@@ -30,7 +30,6 @@ pub(crate) mod store;
 mod walk;
 
 use crate::input::{check_k, check_queries, check_radius, flat};
-use crate::neighbors::Candidate;
 use crate::threads::Pool;
 use crate::{Error, Metric, NeighborIndex, Neighbors, Result, Threads};
 pub use kernels::Loops;
@@ -127,11 +126,12 @@ impl Tree {
         check_k(k, self.len(), self.len())?;
         let queries = check_queries(queries, self.dim(), self.metric())?;
         let task = Task { shrink: 1.0 / (1.0 + f64::from(epsilon)), ..Task::SEARCH };
-        let found = self.walk_all(flat(&queries), k, &task, |o, out: &mut Vec<(Candidate, f32)>| {
-            out.extend(o.best.padded().map(|c| (c, o.lower(c.key))));
-        });
-        let lower = found.iter().map(|f| f.1).collect();
-        let neighbors = Neighbors::from_lists(found.into_iter().map(|f| f.0).collect(), k, self.metric());
+        let found = self.walk_all(flat(&queries), k, &task, |o, out| out.extend(o.best.padded()));
+        // A row left out is farther than the last of the list divided by 1 + ε, and so than any of the list.
+        let factor = if epsilon == 0.0 { 1.0 } else { task.shrink * (1.0 - 1e-6) };
+        let factor = if self.metric() == Metric::Manhattan { factor } else { factor * factor };
+        let lower = found.iter().map(|c| self.metric().distance(c.key * factor)).collect();
+        let neighbors = Neighbors::from_lists(found, k, self.metric());
         let lower = Array2::from_shape_vec(neighbors.ids.dim(), lower).expect("one bound a neighbour");
         Ok(Certified { neighbors, lower })
     }

@@ -3,6 +3,7 @@
 use super::Parts;
 use super::layout::{MAX_LEAF_PAIRS, MAX_NODE_PAIRS};
 use super::project::Image;
+use super::quantize::Gridded;
 use crate::Metric;
 use crate::metric::inverse_length;
 
@@ -28,6 +29,8 @@ pub(crate) struct Limit {
     pub(crate) error: f64,
     /// How far outside the range the query lies: a length for Manhattan, else its square.
     pub(crate) outside: f64,
+    /// Length by which the images of query and row may be off; it blurs the part outside.
+    pub(crate) blur: f64,
 }
 
 impl Limit {
@@ -35,17 +38,18 @@ impl Limit {
     #[inline(always)]
     pub(crate) fn at<const L1: bool>(&self, length: f64, inverse_step: f64) -> i32 {
         // The factor covers rounding here and in the axes, which are orthonormal to 1e-13 only.
-        let length = length * (1.0 + 1e-9);
-        if L1 {
-            let inner = length - self.outside * (1.0 - 1e-9);
-            return if inner < 0.0 { -1 } else { (inner * inverse_step + self.error + 1.0) as i32 };
+        let mut inner = length * (1.0 + 1e-9);
+        if self.outside > 0.0 {
+            // Rows lie inside, so what the query lies outside is part of every distance.
+            let outside = self.outside * (1.0 - 1e-9);
+            inner = if L1 { inner + self.blur - outside } else { (inner + self.blur).powi(2) - outside };
+            if inner < 0.0 {
+                return -1;
+            }
+            inner = if L1 { inner } else { inner.sqrt() };
         }
-        let inner = length * length - self.outside * (1.0 - 1e-9);
-        if inner < 0.0 {
-            return -1;
-        }
-        let steps = inner.sqrt() * inverse_step + self.error;
-        (steps * steps + 1.0) as i32
+        let steps = inner * inverse_step + self.error;
+        if L1 { (steps + 1.0) as i32 } else { (steps * steps + 1.0) as i32 }
     }
 }
 
@@ -59,10 +63,12 @@ impl Prepared {
         let mut out = Prepared { inverse, ..Default::default() };
         let leaf = grid.quantise(p, image, false, out.leaf.as_flattened_mut());
         let node = grid.quantise(p, image, true, out.node.as_flattened_mut());
-        out.limits = [
-            Limit { error: leaf.error + grid.row_error[0], outside: leaf.outside },
-            Limit { error: node.error + grid.row_error[1], outside: node.outside },
-        ];
+        let limit = |g: Gridded, row_error: f64| Limit {
+            error: g.error + row_error,
+            outside: g.outside,
+            blur: image.error + row_error * grid.step,
+        };
+        out.limits = [limit(leaf, grid.row_error[0]), limit(node, grid.row_error[1])];
         out.rest4 = if parts.metric == Metric::Manhattan || leaf.outside > 0.0 {
             f64::INFINITY
         } else if p.has_rest(false) {

@@ -6,7 +6,7 @@ use super::kernels::Kernel;
 use super::kernels_portable::Portable;
 use super::layout::FAN;
 use super::project::Image;
-use super::query::{Limit, Prepared};
+use super::query::Prepared;
 use super::walk::{Job, Task, Walker};
 use super::{Parts, Tree};
 use crate::Metric;
@@ -20,30 +20,6 @@ pub(crate) struct Outcome<'a> {
     pub(crate) best: &'a Best,
     /// The walk ended early because the k-th neighbour is near enough.
     pub(crate) stopped: bool,
-    parts: &'a Parts,
-    limits: [Limit; 2],
-    left_out: [i32; 2],
-}
-
-impl Outcome<'_> {
-    /// A distance that no row left out, and so no better answer at this rank, can be below.
-    pub(crate) fn lower(&self, key: f64) -> f32 {
-        let metric = self.parts.metric;
-        let step = self.parts.grid.step;
-        let mut lower = key;
-        for (limit, &out) in self.limits.iter().zip(&self.left_out) {
-            if out == i32::MAX {
-                continue;
-            }
-            let bound = if metric == Metric::Manhattan {
-                (f64::from(out) - limit.error).max(0.0) * step + limit.outside
-            } else {
-                ((f64::from(out).sqrt() - limit.error).max(0.0) * step).powi(2) + limit.outside
-            };
-            lower = lower.min(bound * (1.0 - 1e-6));
-        }
-        metric.distance(lower)
-    }
 }
 
 impl Tree {
@@ -81,7 +57,7 @@ impl Tree {
             let (mut out, mut numbers) = (Vec::new(), Vec::new());
             self.walk(k, &mut jobs, &mut |walker| {
                 numbers.push(walker.job.number);
-                take(self.outcome(walker), &mut out);
+                take(Outcome { best: &walker.best, stopped: walker.stopped }, &mut out);
             });
             (numbers, out)
         });
@@ -95,16 +71,6 @@ impl Tree {
             }
         }
         out
-    }
-
-    fn outcome<'a>(&'a self, walker: &'a Walker) -> Outcome<'a> {
-        Outcome {
-            best: &walker.best,
-            stopped: walker.stopped,
-            parts: &self.parts,
-            limits: walker.job.prepared.limits,
-            left_out: walker.left_out,
-        }
     }
 
     /// Queries one task takes: enough tasks to balance, enough queries to share caches.

@@ -79,8 +79,6 @@ pub(crate) struct Walker<'q> {
     pub(crate) idle: u32,
     /// Set when the k-th neighbour is known to be within `stop_key`.
     pub(crate) stopped: bool,
-    /// Smallest integer distances left out by an approximate search, of rows and of boxes.
-    pub(crate) left_out: [i32; 2],
 }
 
 impl<'q> Walker<'q> {
@@ -100,7 +98,6 @@ impl<'q> Walker<'q> {
             pending_limit: i32::MAX,
             idle: 0,
             stopped: false,
-            left_out: [i32::MAX; 2],
         }
     }
 
@@ -113,7 +110,6 @@ impl<'q> Walker<'q> {
         self.best.clear();
         self.uppers.clear();
         self.stopped = false;
-        self.left_out = [i32::MAX; 2];
         self.set_bound::<L1>(self.job.task.start_key);
         self.measure_strays::<L1>();
         let levels = self.parts.layout.levels.len() as u32;
@@ -123,9 +119,13 @@ impl<'q> Walker<'q> {
         });
     }
 
-    /// Starts over with nothing but the bound, for a walk that will meet the same rows again.
+    /// Starts over with nothing but the bound, for a walk that will meet the same rows again. An approximate walk
+    /// might leave out the very rows its bound rests on, so it keeps them and will not take them in twice.
     #[inline(always)]
     pub(crate) fn restart<const L1: bool>(&mut self) {
+        if self.job.task.shrink < 1.0 {
+            return self.measure_pending::<L1>();
+        }
         self.pending.clear();
         self.best.clear();
         self.uppers.clear();
@@ -198,10 +198,6 @@ impl<'q> Walker<'q> {
         if exist < FAN {
             near &= (1 << exist) - 1;
         }
-        if self.job.task.shrink < 1.0 {
-            let far = (0..exist.min(FAN)).filter(|c| near & (1 << c) == 0).map(|c| distances[c]).min();
-            self.left_out[1] = self.left_out[1].min(far.unwrap_or(i32::MAX));
-        }
         if near == 0 {
             return None;
         }
@@ -223,7 +219,6 @@ impl<'q> Walker<'q> {
             if distance <= self.limit[1] {
                 return Some(self.stack.numbers[self.stack.len]);
             }
-            self.left_out[1] = self.left_out[1].min(distance);
         }
         None
     }
@@ -269,10 +264,6 @@ impl<'q> Walker<'q> {
         let distances = unsafe { K::rows::<L1>(block, &self.job.prepared.leaf[..pairs]) };
         // SAFETY: as above.
         let near = unsafe { K::at_most(&distances, self.limit[0]) };
-        if self.job.task.shrink < 1.0 {
-            let far = (0..FAN).filter(|r| near & (1 << r) == 0).map(|r| distances[r]).min();
-            self.left_out[0] = self.left_out[0].min(far.unwrap_or(i32::MAX));
-        }
         if near != 0 {
             self.consider_rows::<L1>(leaf, block, &distances, near);
         }
@@ -317,8 +308,8 @@ impl<'q> Walker<'q> {
     /// Keeps a row for measuring, and lets its upper bound tighten the search. `rest` is the row's last lane.
     #[inline(always)]
     fn consider<const L1: bool>(&mut self, distance: i32, place: u32, rest: u16) {
-        if distance > self.limit[0] {
-            self.left_out[0] = self.left_out[0].min(distance);
+        let again = self.job.task.shrink < 1.0 && self.best.has(self.parts.ids[place as usize]);
+        if distance > self.limit[0] || again {
             return;
         }
         self.pending.push((distance, place));
