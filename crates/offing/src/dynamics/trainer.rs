@@ -357,7 +357,7 @@ impl<'a> Trainer<'a> {
     }
 
     fn prepare(&mut self, rows: usize) {
-        let parts = self.team.threads().min(rows.max(1));
+        let parts = self.team.parts(rows);
         if self.parts.len() != parts || self.parts.last().is_none_or(|p| p.rows.end != rows) {
             let width = self.rows.obs_dim() + 1;
             let shape = self.stack.shape();

@@ -101,6 +101,13 @@ impl Team {
         self.0.workers.len() + 1
     }
 
+    /// Into how many parts to cut `rows` rows: as many for each thread, of at most 128 rows, whose activations (of
+    /// 400 units) just fit a core's own cache.
+    pub fn parts(&self, rows: usize) -> usize {
+        let threads = self.threads();
+        (threads * rows.div_ceil(threads * 128)).clamp(1, rows.max(1))
+    }
+
     /// Calls `task(0)` … `task(count - 1)`, each once, in any order, and returns when all are done.
     pub fn for_each(&self, count: usize, task: impl Fn(usize) + Sync) {
         // A second caller, or a task that itself asks for help, works alone: the result is the same.

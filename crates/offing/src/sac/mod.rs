@@ -327,7 +327,7 @@ impl Sac {
 
     /// Makes room for batches of `rows` rows, one part per thread; nothing when the size has not changed.
     fn prepare(&mut self, rows: usize) {
-        let parts = self.team.threads().min(rows.max(1));
+        let parts = self.team.parts(rows);
         if self.parts.len() != parts || self.parts.last().is_none_or(|p| p.rows.end != rows) {
             self.parts =
                 (0..parts).map(|i| Part::new(self, i * rows / parts..(i + 1) * rows / parts)).collect();
