@@ -6,9 +6,9 @@
 //! use offing::{Batch, Mat, Rng};
 //! // A world in which the state moves by the action and the reward is the state.
 //! let mut rng = Rng::stream(0, "world", 0);
-//! let obs = Mat::from_shape_fn((600, 1), |_| rng.normal() as f32);
-//! let act = Mat::from_shape_fn((600, 1), |_| rng.normal() as f32);
-//! let rows = Batch { next_obs: &obs + &act, rew: obs.column(0).to_owned(), done: vec![false; 600].into(), obs, act };
+//! let obs = Mat::from_shape_fn((8000, 1), |_| rng.normal() as f32);
+//! let act = Mat::from_shape_fn((8000, 1), |_| rng.normal() as f32);
+//! let rows = Batch { next_obs: &obs + &act, rew: obs.column(0).to_owned(), done: vec![false; 8000].into(), obs, act };
 //! let cfg = EnsembleConfig { hidden: vec![32; 4], max_epochs: Some(30), ..EnsembleConfig::default() };
 //! let model = Ensemble::fit(&cfg, &rows, 0, &Team::new(2), |_, _| Ok(())).unwrap();
 //! let step = model.step(&rows.obs, &rows.act, Members::One, &mut rng);
