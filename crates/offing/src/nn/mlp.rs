@@ -212,7 +212,7 @@ impl Stack {
         });
     }
 
-    /// The gradient that [`Stack::train`] would apply (without decay), as (weight, bias) of one layer.
+    /// The gradient that `Stack::train` would apply (without decay), as (weight, bias) of one layer.
     pub fn gradient<'s>(
         &self,
         l: usize,
@@ -320,7 +320,7 @@ impl Field {
     }
 }
 
-/// How [`Stack::train`] turns gradients into weights.
+/// How `Stack::train` turns gradients into weights.
 pub(crate) struct TrainStep<'a> {
     pub(crate) adam: AdamStep,
     /// Weight decay per layer; layers beyond its length have none.
