@@ -169,6 +169,14 @@ fn forward_wide<K: Kernel>(f: Forward<'_>) {
                 K::prefetch_later(&next[line * LANES]);
             }
             ahead += share;
+            // And for the lines to be written, so that the stores need not wait for them.
+            for i in row..row + height {
+                let at = (p * y.capacity() + i) * LANES;
+                K::prefetch(&y.data()[at]);
+                if let Some(slope) = &slope {
+                    K::prefetch(&slope.data()[at]);
+                }
+            }
             let mut tile: Tile = [[0.0; LANES]; 6];
             // SAFETY: row + height ≤ rows ≤ x's capacity and inputs + 1 columns are inside x's panels; w was checked.
             unsafe {
@@ -309,8 +317,9 @@ fn backward_wide<K: Kernel>(b: Backward<'_>) {
                 }
             }
             ahead += share;
-            if let Slope::Stored(slope) = slope {
-                for i in row..row + height {
+            for i in row..row + height {
+                K::prefetch(&dx.data()[(p * dx.capacity() + i) * LANES]);
+                if let Slope::Stored(slope) = slope {
                     K::prefetch(&slope.data()[(p * slope.capacity() + i) * LANES]);
                 }
             }
