@@ -385,7 +385,7 @@ fn backward_column(dy: &Panels, rows: usize, w: &[f32], p: usize, slope: Slope<'
 }
 
 /// Copies columns 16p..16p+16 of Wᵀ into one run; the bias row is left out, and columns beyond the inputs are zero.
-/// Done anew for every use: it is 1/32 of the product it serves, and there is no stale copy to look after.
+/// Done anew for every use: it costs little beside the product it serves, and there is no stale copy to look after.
 #[inline(always)]
 fn pack_transposed<K: Kernel>(layer: &[Panel], inputs: usize, p: usize, pack: &mut Buf) {
     let used = (inputs - p * LANES).min(LANES);
