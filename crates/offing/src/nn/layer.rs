@@ -169,6 +169,14 @@ fn forward_wide<K: Kernel>(f: Forward<'_>) {
                 K::prefetch_later(&next[line * LANES]);
             }
             ahead += share;
+            // And for the lines to be written, so that the stores need not wait for them.
+            for i in row..row + height {
+                let at = (p * y.capacity() + i) * LANES;
+                K::prefetch(&y.data()[at]);
+                if let Some(slope) = &slope {
+                    K::prefetch(&slope.data()[at]);
+                }
+            }
             let mut tile: Tile = [[0.0; LANES]; 6];
             // SAFETY: row + height ≤ rows ≤ x's capacity and inputs + 1 columns are inside x's panels; w was checked.
             unsafe {
@@ -309,8 +317,9 @@ fn backward_wide<K: Kernel>(b: Backward<'_>) {
                 }
             }
             ahead += share;
-            if let Slope::Stored(slope) = slope {
-                for i in row..row + height {
+            for i in row..row + height {
+                K::prefetch(&dx.data()[(p * dx.capacity() + i) * LANES]);
+                if let Slope::Stored(slope) = slope {
                     K::prefetch(&slope.data()[(p * slope.capacity() + i) * LANES]);
                 }
             }
@@ -376,7 +385,7 @@ fn backward_column(dy: &Panels, rows: usize, w: &[f32], p: usize, slope: Slope<'
 }
 
 /// Copies columns 16p..16p+16 of Wᵀ into one run; the bias row is left out, and columns beyond the inputs are zero.
-/// Done anew for every use: it is 1/32 of the product it serves, and there is no stale copy to look after.
+/// Done anew for every use: it costs little beside the product it serves, and there is no stale copy to look after.
 #[inline(always)]
 fn pack_transposed<K: Kernel>(layer: &[Panel], inputs: usize, p: usize, pack: &mut Buf) {
     let used = (inputs - p * LANES).min(LANES);
