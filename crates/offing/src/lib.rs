@@ -14,6 +14,9 @@ pub mod eval;
 pub mod nn;
 pub mod dynamics;
 pub mod sac;
+pub mod replay;
+pub mod run;
+pub mod collect;
 
 pub use batch::{Batch, Mat};
 pub use error::{Error, Result};

@@ -17,6 +17,11 @@ use crate::policy::TanhGaussian;
 /// Normalised score from which a snapshot counts as `medium`: what D4RL stopped its medium policies at.
 const MEDIUM: [(&str, f64); 3] = [("halfcheetah", 40.0), ("hopper", 45.0), ("walker2d", 55.0)];
 
+/// The normalised score from which a snapshot of `body` counts as `medium`; none does for an unknown body.
+pub fn medium_mark(body: &str) -> f64 {
+    MEDIUM.iter().find(|(known, _)| *known == body).map_or(f64::INFINITY, |(_, mark)| *mark)
+}
+
 /// Behaviour policies in a directory.
 #[derive(Clone, Debug)]
 pub struct PolicySet {
@@ -117,7 +122,7 @@ impl PolicySet {
         if let Some(number) = choice.medium {
             return self.numbered(all, body, number);
         }
-        let mark = MEDIUM.iter().find(|(known, _)| *known == body).map_or(f64::INFINITY, |(_, mark)| *mark);
+        let mark = medium_mark(body);
         (all.iter().copied().find(|s| s.score.is_some_and(|score| score >= mark)))
             .ok_or_else(|| self.unscored("medium", body, &format!("a snapshot of score {mark} or more")))
     }

@@ -10,13 +10,17 @@
 //! assert!(back.f32("bias", &[3]).unwrap_err().to_string().contains("[3]"));
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
+use sha2::{Digest, Sha256};
 
 use super::mlp::{Field, Stack};
 use crate::error::{Error, Result};
+
+/// Key of the checksum in a file's metadata.
+const CHECKSUM: &str = "offing_sha256";
 
 /// Tensors by name, in the safetensors format.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -89,18 +93,21 @@ impl Tensors {
         Self(self.0.iter().filter_map(|(name, tensor)| Some((inside(name)?, tensor.clone()))).collect())
     }
 
-    /// The content of a safetensors file. Equal tensors give equal bytes.
+    /// The content of a safetensors file. Equal tensors give equal bytes. The file's metadata hold a checksum over
+    /// names, shapes and values, which [`Tensors::from_bytes`] verifies.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let metadata = HashMap::from([(CHECKSUM.to_string(), self.checksum())]);
         let views = self.0.iter().map(|(name, t)| {
             TensorView::new(t.dtype, t.shape.clone(), &t.bytes).map(|view| (name.as_str(), view))
         });
         let views: std::result::Result<Vec<_>, _> = views.collect();
         views
-            .and_then(|views| safetensors::serialize(views, None))
+            .and_then(|views| safetensors::serialize(views, Some(metadata)))
             .map_err(|e| Error::Invalid(format!("cannot write tensors: {e}")))
     }
 
-    /// Reads the content of a safetensors file.
+    /// Reads the content of a safetensors file. A checksum that does not fit is an error; a file without one, as other
+    /// programs write it, is taken as it is.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let file = SafeTensors::deserialize(bytes).map_err(|e| {
             Error::Invalid(format!("wanted safetensors, found something else or a damaged file ({e})"))
@@ -110,7 +117,27 @@ impl Tensors {
             shape: view.shape().to_vec(),
             bytes: view.data().to_vec(),
         };
-        Ok(Self(file.iter().map(|(name, view)| (name.to_string(), tensor(view))).collect()))
+        let read = Self(file.iter().map(|(name, view)| (name.to_string(), tensor(view))).collect());
+        let kept = SafeTensors::read_metadata(bytes)
+            .ok()
+            .and_then(|(_, m)| m.metadata().as_ref().and_then(|m| m.get(CHECKSUM).cloned()));
+        match kept {
+            Some(kept) if kept != read.checksum() => Err(Error::Invalid(
+                "wanted tensors that fit the file's checksum, found others: the file is damaged; use another copy"
+                    .into(),
+            )),
+            _ => Ok(read),
+        }
+    }
+
+    /// SHA-256 over names, types, shapes and values, in hexadecimal digits.
+    fn checksum(&self) -> String {
+        let mut hash = Sha256::new();
+        for (name, t) in &self.0 {
+            hash.update(format!("{name} {:?} {:?} ", t.dtype, t.shape));
+            hash.update(&t.bytes);
+        }
+        hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
     }
 
     fn find(&self, name: &str, dtype: Dtype, shape: &[usize]) -> Result<&Tensor> {

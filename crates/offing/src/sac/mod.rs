@@ -314,15 +314,15 @@ impl Sac {
         self.critics.train(&self.team, 0..self.critics.nets(), parts.len(), source, &step);
     }
 
+    /// The critics' squared error, summed in the order of the rows whatever parts they were cut into.
     fn critic_error(&self, rows: usize) -> f64 {
-        let error = |q: f32, y: f32| f64::from(q - y).powi(2);
-        let mut total = 0.0;
+        let mut totals = vec![0.0; self.critics.nets()];
         for part in &self.parts {
-            for q in part.q.chunks_exact(part.rows.len()) {
-                total += q.iter().zip(&part.y).map(|(&q, &y)| error(q, y)).sum::<f64>();
+            for (total, q) in totals.iter_mut().zip(part.q.chunks_exact(part.rows.len())) {
+                q.iter().zip(&part.y).for_each(|(&q, &y)| *total += f64::from(q - y).powi(2));
             }
         }
-        total / (rows * self.critics.nets()) as f64
+        totals.iter().sum::<f64>() / (rows * self.critics.nets()) as f64
     }
 
     /// Makes room for batches of `rows` rows, one part per thread; nothing when the size has not changed.

@@ -1,0 +1,77 @@
+//! Checkpoints: states on disk, the last two kept, damaged ones passed over.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::home::write_atomic;
+use crate::nn::Tensors;
+
+/// How many are kept: the newest, and one more should the newest turn out damaged.
+const KEPT: usize = 2;
+
+/// The checkpoints of one run, as `<step>.safetensors`.
+#[derive(Debug)]
+pub(super) struct Checkpoints {
+    dir: PathBuf,
+}
+
+impl Checkpoints {
+    pub(super) fn open(dir: &Path) -> Result<Self> {
+        fs::create_dir_all(dir).map_err(|e| Error::io(dir, "create the directory", e))?;
+        for entry in fs::read_dir(dir).map_err(|e| Error::io(dir, "list the checkpoints", e))?.flatten() {
+            // A process that was killed while writing leaves half a file under a temporary name. This process holds
+            // the run's lock, so nobody is writing it now.
+            if entry.file_name().to_string_lossy().ends_with(".partial") {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        Ok(Self { dir: dir.to_path_buf() })
+    }
+
+    pub(super) fn save(&self, step: u64, state: &Tensors) -> Result<()> {
+        let bytes = state.to_bytes()?;
+        write_atomic(&self.path(step), |f| f.write_all(&bytes))?;
+        let steps = self.steps();
+        for old in &steps[..steps.len().saturating_sub(KEPT)] {
+            // An old checkpoint too many does no harm.
+            let _ = fs::remove_file(self.path(*old));
+        }
+        Ok(())
+    }
+
+    /// The newest checkpoint that is whole, and a line for each newer one that is not.
+    pub(super) fn newest(&self) -> (Option<(u64, Tensors)>, Vec<String>) {
+        let mut refused = Vec::new();
+        for step in self.steps().into_iter().rev() {
+            let path = self.path(step);
+            let read = fs::read(&path)
+                .map_err(|e| Error::io(&path, "read", e).to_string())
+                .and_then(|bytes| Tensors::from_bytes(&bytes).map_err(|e| e.to_string()));
+            match read {
+                Ok(state) => return (Some((step, state)), refused),
+                Err(why) => {
+                    // Out of the way, so that it is not taken for the newest again.
+                    let _ = fs::rename(&path, path.with_extension("damaged"));
+                    refused.push(format!("{}: refused: {why}", path.display()));
+                }
+            }
+        }
+        (None, refused)
+    }
+
+    fn path(&self, step: u64) -> PathBuf {
+        self.dir.join(format!("{step:012}.safetensors"))
+    }
+
+    /// Steps of all checkpoints, oldest first.
+    fn steps(&self) -> Vec<u64> {
+        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let mut steps: Vec<u64> = entries
+            .filter_map(|e| e.file_name().to_string_lossy().strip_suffix(".safetensors")?.parse().ok())
+            .collect();
+        steps.sort_unstable();
+        steps
+    }
+}

@@ -1,0 +1,181 @@
+//! A run directory: the unit of work. Configuration, metrics, checkpoints; one process at a time; always resumable.
+//!
+//! ```text
+//! config.toml            what was asked for, resolved; itself runnable
+//! metrics.jsonl          one JSON object a line; no clock in it, so equal seeds give equal bytes
+//! checkpoints/           the last two, each with a checksum, written whole or not at all
+//! ```
+//!
+//! ```
+//! use offing::nn::Tensors;
+//! use offing::run::RunDir;
+//! let dir = tempfile::tempdir().unwrap();
+//! let mut run = RunDir::open_or_create(dir.path(), "steps = 10\n").unwrap();
+//! run.record(serde_json::json!({ "step": 5, "return": 1.5 })).unwrap();
+//! let mut state = Tensors::default();
+//! state.put_u64("counter", &[5]);
+//! run.checkpoint(5, &state).unwrap();
+//! drop(run);
+//! let mut again = RunDir::open(dir.path()).unwrap();
+//! let (step, state) = again.resume().unwrap().unwrap();
+//! assert_eq!((step, state.u64("counter", 1).unwrap()[0]), (5, 5));
+//! ```
+
+mod checkpoints;
+mod metrics;
+#[cfg(test)]
+mod tests;
+
+pub use metrics::{Record, read_metrics};
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::home::write_atomic;
+use crate::nn::Tensors;
+use checkpoints::Checkpoints;
+use metrics::Metrics;
+
+/// A run's configuration file.
+pub const CONFIG: &str = "config.toml";
+/// A run's metrics file.
+pub const METRICS: &str = "metrics.jsonl";
+
+/// A directory that this process works in. No other process can while it is held.
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    config: String,
+    metrics: Metrics,
+    checkpoints: Checkpoints,
+    /// What is worth telling the user: checkpoints that were refused.
+    notes: Vec<String>,
+    _lock: File,
+}
+
+impl RunDir {
+    /// Takes hold of the run at `path`, or makes it. A run that is there already must have been made with the same
+    /// configuration.
+    pub fn open_or_create(path: &Path, config: &str) -> Result<Self> {
+        fs::create_dir_all(path).map_err(|e| Error::io(path, "create the run directory", e))?;
+        let lock = lock(path)?;
+        let file = path.join(CONFIG);
+        match fs::read_to_string(&file) {
+            Ok(found) if found == config => {}
+            Ok(found) => {
+                return Err(Error::file(
+                    path,
+                    format!(
+                        "holds a run with another configuration ({}); give another directory, or remove this one",
+                        first_difference(&found, config)
+                    ),
+                ));
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                write_atomic(&file, |f| f.write_all(config.as_bytes()))?;
+            }
+            Err(e) => return Err(Error::io(&file, "read", e)),
+        }
+        Self::held(path, config.to_string(), lock)
+    }
+
+    /// Takes hold of the run at `path`.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = path.join(CONFIG);
+        if !file.is_file() {
+            return Err(Error::file(
+                path,
+                format!("wanted a run directory with a {CONFIG}, found none; check the path"),
+            ));
+        }
+        let lock = lock(path)?;
+        let config = fs::read_to_string(&file).map_err(|e| Error::io(&file, "read", e))?;
+        Self::held(path, config, lock)
+    }
+
+    fn held(path: &Path, config: String, lock: File) -> Result<Self> {
+        Ok(Self {
+            path: path.to_path_buf(),
+            config,
+            metrics: Metrics::open(&path.join(METRICS))?,
+            checkpoints: Checkpoints::open(&path.join("checkpoints"))?,
+            notes: Vec::new(),
+            _lock: lock,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The configuration as it was written down.
+    pub fn config(&self) -> &str {
+        &self.config
+    }
+
+    /// Appends one line to the metrics. `values` is an object with a `step`.
+    pub fn record(&mut self, values: serde_json::Value) -> Result<()> {
+        self.metrics.append(&values)
+    }
+
+    /// Everything recorded so far.
+    pub fn records(&self) -> Result<Vec<Record>> {
+        read_metrics(&self.path.join(METRICS))
+    }
+
+    /// Keeps the state after `step` steps; metrics recorded before are on disk first. The last two are kept.
+    pub fn checkpoint(&mut self, step: u64, state: &Tensors) -> Result<()> {
+        self.metrics.sync()?;
+        self.checkpoints.save(step, state)
+    }
+
+    /// The newest state that is whole, or none. Metrics recorded after it are taken back, since they will come again.
+    pub fn resume(&mut self) -> Result<Option<(u64, Tensors)>> {
+        let (found, refused) = self.checkpoints.newest();
+        self.notes.extend(refused);
+        self.metrics.keep_until(found.as_ref().map(|(step, _)| *step))?;
+        Ok(found)
+    }
+
+    /// What happened that a user should know: damaged checkpoints that were passed over. Emptied by the call.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Writes a file of the run, whole or not at all.
+    pub fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf> {
+        let path = self.path.join(name);
+        write_atomic(&path, |f| f.write_all(content))?;
+        Ok(path)
+    }
+}
+
+fn lock(path: &Path) -> Result<File> {
+    let name = path.join(".lock");
+    let file = File::options()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .open(&name)
+        .map_err(|e| Error::io(&name, "create the lock file", e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => Err(Error::file(
+            path,
+            "another process is working in this run directory; wait for it, stop it, or give another directory",
+        )),
+        Err(fs::TryLockError::Error(e)) => Err(Error::io(&name, "take the lock", e)),
+    }
+}
+
+/// The first line in which two configurations differ, for a message.
+fn first_difference(found: &str, wanted: &str) -> String {
+    let mut lines = found.lines().zip(wanted.lines());
+    match lines.find(|(a, b)| a != b) {
+        Some((a, b)) => format!("`{}` there, `{}` asked for", a.trim(), b.trim()),
+        None => "one has more lines than the other".into(),
+    }
+}

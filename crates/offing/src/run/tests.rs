@@ -1,0 +1,68 @@
+use std::fs;
+
+use serde_json::json;
+
+use super::*;
+
+fn state(value: u64) -> Tensors {
+    let mut state = Tensors::default();
+    state.put_u64("value", &[value]);
+    state.put_f32("weights", &[100], vec![value as f32; 100]);
+    state
+}
+
+#[test]
+fn the_last_two_checkpoints_are_kept_and_a_damaged_one_is_passed_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = RunDir::open_or_create(dir.path(), "a = 1\n").unwrap();
+    for step in [10, 20, 30] {
+        run.record(json!({ "step": step })).unwrap();
+        run.checkpoint(step, &state(step)).unwrap();
+    }
+    run.record(json!({ "step": 35 })).unwrap();
+    let files = fs::read_dir(dir.path().join("checkpoints")).unwrap().count();
+    assert_eq!(files, 2);
+    let newest = dir.path().join("checkpoints/000000000030.safetensors");
+    let mut bytes = fs::read(&newest).unwrap();
+    let last = bytes.len() - 7;
+    bytes[last] ^= 0x10;
+    fs::write(&newest, bytes).unwrap();
+    let (step, found) = run.resume().unwrap().unwrap();
+    assert_eq!((step, found), (20, state(20)));
+    let notes = run.take_notes();
+    assert!(notes.len() == 1 && notes[0].contains("checksum"), "{notes:?}");
+    let steps: Vec<_> = run.records().unwrap().iter().map(|r| r["step"].as_u64().unwrap()).collect();
+    assert_eq!(steps, [10, 20], "what came after the checkpoint will be recorded again");
+}
+
+#[test]
+fn a_half_line_and_half_a_checkpoint_do_no_harm() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = RunDir::open_or_create(dir.path(), "").unwrap();
+    run.record(json!({ "step": 1 })).unwrap();
+    run.checkpoint(1, &state(1)).unwrap();
+    drop(run);
+    let metrics = dir.path().join(METRICS);
+    let mut text = fs::read(&metrics).unwrap();
+    text.extend(b"{\"step\": 2, \"ret");
+    fs::write(&metrics, text).unwrap();
+    fs::write(dir.path().join("checkpoints/.000000000002.safetensors.99.partial"), b"half").unwrap();
+    let mut run = RunDir::open(dir.path()).unwrap();
+    assert_eq!(run.resume().unwrap().unwrap().0, 1);
+    run.record(json!({ "step": 2 })).unwrap();
+    assert_eq!(run.records().unwrap().len(), 2);
+    assert_eq!(fs::read_dir(dir.path().join("checkpoints")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_second_holder_and_another_configuration_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = RunDir::open_or_create(dir.path(), "steps = 10\n").unwrap();
+    let second = RunDir::open(dir.path()).unwrap_err().to_string();
+    assert!(second.contains("another process"), "{second}");
+    drop(run);
+    let other = RunDir::open_or_create(dir.path(), "steps = 20\n").unwrap_err().to_string();
+    assert!(other.contains("`steps = 10` there, `steps = 20` asked for"), "{other}");
+    let none = RunDir::open(&dir.path().join("nothing")).unwrap_err().to_string();
+    assert!(none.contains("wanted a run directory"), "{none}");
+}
