@@ -5,6 +5,7 @@ mod term;
 mod commands;
 mod context;
 mod report;
+mod signals;
 
 use std::process::ExitCode;
 

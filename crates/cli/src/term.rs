@@ -68,6 +68,17 @@ pub(crate) fn progress(total: u64, what: &str, quiet: bool) -> ProgressBar {
     bar
 }
 
+/// A bar over the steps of a training, with rate, time left and a message of what it finds.
+pub(crate) fn training_bar(steps: u64, quiet: bool) -> ProgressBar {
+    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let style =
+        ProgressStyle::with_template("  {bar:24} {human_pos}/{human_len} · {per_sec} · {eta} left · {msg}")
+            .expect("the template is a constant that parses");
+    let bar = ProgressBar::with_draw_target(Some(steps), target).with_style(style);
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}
+
 /// 1234567 → "1,234,567".
 pub(crate) fn count(n: usize) -> String {
     let digits = n.to_string();

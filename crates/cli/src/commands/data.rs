@@ -20,6 +20,8 @@ use crate::term;
 pub(crate) enum Data {
     /// Make a dataset by rolling out behaviour policies in the simulator.
     Make(Make),
+    /// Train a behaviour policy in the simulator, with snapshots to make datasets with.
+    Collect(super::collect::Args),
     /// List the datasets on this machine and the names that can be made.
     List,
     /// Tell what a dataset holds and how it is read.
@@ -162,6 +164,7 @@ impl Reading {
 pub(crate) fn run(context: &Context, command: &Data) -> Result<ExitCode> {
     match command {
         Data::Make(args) => make(context, args),
+        Data::Collect(args) => super::collect::run(context, args),
         Data::List => list(context),
         Data::Info(args) => info(context, args),
         Data::Audit(args) => run_audit(context, args),

@@ -1,0 +1,21 @@
+//! Ctrl-C and SIGTERM: the first asks a training to save and stop, the second ends the process at once.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// Listens from now on. Called by commands that can stop in an orderly way; the others die at once, as programs do.
+pub(crate) fn listen() {
+    // Fails only when a handler is there already, which then does the same.
+    let _ = ctrlc::set_handler(|| {
+        if ASKED.swap(true, Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+        eprintln!("\n· saving a checkpoint, then stopping (once more to stop without)");
+    });
+}
+
+/// Whether the user asked to stop.
+pub(crate) fn asked_to_stop() -> bool {
+    ASKED.load(Ordering::SeqCst)
+}
