@@ -6,6 +6,7 @@
 pub mod error;
 pub mod home;
 pub mod rng;
+pub mod stats;
 pub mod batch;
 pub mod env;
 pub mod policy;
@@ -14,6 +15,7 @@ pub mod eval;
 pub mod nn;
 pub mod dynamics;
 pub mod sac;
+pub mod uncertainty;
 pub mod replay;
 pub mod run;
 pub mod collect;

@@ -1,0 +1,192 @@
+//! Statistics of studies, in f64: correlations, detection curves, bootstrap intervals. Ties share their mean rank.
+//!
+//! ```
+//! use offing::stats::{auroc, spearman};
+//! assert_eq!(spearman(&[1.0, 2.0, 3.0], &[10.0, 20.0, 15.0]), 0.5);
+//! assert_eq!(auroc(&[0.1, 0.4, 0.35, 0.8], &[false, false, true, true]), 0.75);
+//! ```
+
+use crate::rng::Rng;
+
+/// Ranks from 1; equal values share the mean of their places.
+///
+/// # Panics
+/// When a value is NaN: a study must say beforehand what it does with such rows.
+pub fn ranks(values: &[f64]) -> Vec<f64> {
+    assert!(values.iter().all(|v| !v.is_nan()), "ranks of NaN are not defined");
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_unstable_by(|&a, &b| values[a].total_cmp(&values[b]));
+    let mut ranks = vec![0.0; values.len()];
+    let mut first = 0;
+    // 0.0 and -0.0 are one value, though total_cmp orders them.
+    for tied in order.chunk_by(|&a, &b| values[a] == values[b]) {
+        let mean = first as f64 + (tied.len() + 1) as f64 / 2.0;
+        tied.iter().for_each(|&i| ranks[i] = mean);
+        first += tied.len();
+    }
+    ranks
+}
+
+/// Pearson's r. NaN when either side is constant or there are fewer than two rows.
+pub fn pearson(x: &[f64], y: &[f64]) -> f64 {
+    assert_eq!(x.len(), y.len(), "two columns of one length");
+    let n = x.len() as f64;
+    let (mx, my) = (x.iter().sum::<f64>() / n, y.iter().sum::<f64>() / n);
+    let (mut xy, mut xx, mut yy) = (0.0, 0.0, 0.0);
+    for (x, y) in x.iter().zip(y) {
+        xy += (x - mx) * (y - my);
+        xx += (x - mx).powi(2);
+        yy += (y - my).powi(2);
+    }
+    if xx == 0.0 || yy == 0.0 { f64::NAN } else { (xy / (xx.sqrt() * yy.sqrt())).clamp(-1.0, 1.0) }
+}
+
+/// Spearman's ρ: Pearson's r of the ranks.
+pub fn spearman(x: &[f64], y: &[f64]) -> f64 {
+    pearson(&ranks(x), &ranks(y))
+}
+
+/// Area under the ROC curve: the chance that a positive row scores above a negative one (ties count half). NaN when
+/// one kind is missing.
+pub fn auroc(scores: &[f64], positive: &[bool]) -> f64 {
+    assert_eq!(scores.len(), positive.len(), "one label a score");
+    let hits = positive.iter().filter(|&&p| p).count() as f64;
+    let misses = positive.len() as f64 - hits;
+    let sum: f64 = ranks(scores).iter().zip(positive).filter(|(_, p)| **p).map(|(r, _)| r).sum();
+    (sum - hits * (hits + 1.0) / 2.0) / (hits * misses)
+}
+
+/// Area under the precision-recall curve as average precision, Σ (R_n − R_{n−1})·P_n over distinct thresholds. NaN
+/// without positives.
+pub fn auprc(scores: &[f64], positive: &[bool]) -> f64 {
+    assert_eq!(scores.len(), positive.len(), "one label a score");
+    assert!(scores.iter().all(|v| !v.is_nan()), "thresholds of NaN are not defined");
+    let total = positive.iter().filter(|&&p| p).count() as f64;
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_unstable_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+    let (mut seen, mut hits, mut area) = (0.0, 0.0, 0.0);
+    for tied in order.chunk_by(|&a, &b| scores[a] == scores[b]) {
+        let new = tied.iter().filter(|&&i| positive[i]).count() as f64;
+        seen += tied.len() as f64;
+        hits += new;
+        area += new / total * hits / seen;
+    }
+    area
+}
+
+/// Labels of the largest share of the values: the `ceil(share·n)` largest, ties by position.
+pub fn largest(values: &[f64], share: f64) -> Vec<bool> {
+    let count = ((values.len() as f64 * share).ceil() as usize).min(values.len());
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| values[b].total_cmp(&values[a]));
+    let mut labels = vec![false; values.len()];
+    order[..count].iter().for_each(|&i| labels[i] = true);
+    labels
+}
+
+/// The q-quantile (0 ≤ q ≤ 1), linear between order statistics; NaN without values.
+pub fn quantile(values: &[f64], q: f64) -> f64 {
+    let mut sorted: Vec<f64> = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
+    let at = q.clamp(0.0, 1.0) * last as f64;
+    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    if low == high { low } else { low + (high - low) * at.fract() }
+}
+
+/// A statistic with its bootstrap interval.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Interval {
+    /// On the rows as they are.
+    pub value: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// Percentile bootstrap of `statistic`, which is given row numbers. Whole groups are drawn with replacement: rows of one
+/// rollout resemble each other, and drawing them one by one would make the interval too narrow. Draws on which the
+/// statistic is NaN are left out.
+pub fn bootstrap(
+    groups: &[Vec<usize>],
+    repeats: usize,
+    level: f64,
+    statistic: impl Fn(&[usize]) -> f64,
+    rng: &mut Rng,
+) -> Interval {
+    let mut rows: Vec<usize> = groups.iter().flatten().copied().collect();
+    let value = statistic(&rows);
+    let mut draws = Vec::with_capacity(repeats);
+    for _ in 0..if groups.is_empty() { 0 } else { repeats } {
+        rows.clear();
+        (0..groups.len()).for_each(|_| rows.extend_from_slice(&groups[rng.below(groups.len())]));
+        draws.push(statistic(&rows));
+    }
+    draws.retain(|d| !d.is_nan());
+    let tail = (1.0 - level) / 2.0;
+    Interval { value, low: quantile(&draws, tail), high: quantile(&draws, 1.0 - tail) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const X: [f64; 10] = [0.3, 1.2, 1.2, -0.7, 2.5, 0.0, -1.1, 1.2, 3.3, 0.3];
+    const Y: [f64; 10] = [0.1, 0.9, 1.4, -0.2, 2.0, 0.1, -1.0, 0.4, 9.0, 0.1];
+    const LABEL: [bool; 10] = [false, true, false, false, true, false, false, true, true, false];
+
+    fn near(a: f64, b: f64) {
+        assert!((a - b).abs() < 1e-12, "{a} {b}");
+    }
+
+    /// The numbers of scipy 1.17 (spearmanr, pearsonr, rankdata) and scikit-learn 1.9 (roc_auc_score,
+    /// average_precision_score) on the columns above: scripts/golden/stats.py prints them.
+    #[test]
+    fn correlations_and_curves_equal_scipy_and_scikit_learn() {
+        assert_eq!(ranks(&X), [4.5, 7.0, 7.0, 2.0, 9.0, 3.0, 1.0, 7.0, 10.0, 4.5]);
+        near(spearman(&X, &Y), SPEARMAN);
+        near(pearson(&X, &Y), PEARSON);
+        near(auroc(&X, &LABEL), AUROC);
+        near(auprc(&X, &LABEL), AUPRC);
+        near(quantile(&X, 0.3), QUANTILE);
+    }
+    const SPEARMAN: f64 = 0.9781978930729825;
+    const PEARSON: f64 = 0.8274996165722276;
+    const AUROC: f64 = 0.9583333333333334;
+    const AUPRC: f64 = 0.9;
+    const QUANTILE: f64 = 0.2099999999999999;
+
+    #[test]
+    fn what_has_no_answer_is_nan() {
+        assert!(pearson(&[1.0, 1.0], &[1.0, 2.0]).is_nan() && spearman(&[], &[]).is_nan());
+        assert!(auroc(&[1.0, 2.0], &[true, true]).is_nan() && auprc(&[1.0, 2.0], &[false, false]).is_nan());
+        assert!(quantile(&[], 0.5).is_nan());
+        assert_eq!(ranks(&[0.0, -0.0]), [1.5, 1.5]);
+    }
+
+    #[test]
+    fn the_interval_covers_the_truth_and_widens_for_grouped_rows() {
+        let mut rng = Rng::stream(0, "bootstrap", 0);
+        // 40 groups of 25 rows that share one value each: 40 independent numbers, not 1000.
+        let values: Vec<f64> = (0..40).flat_map(|_| vec![rng.normal(); 25]).collect();
+        let mean = |rows: &[usize]| rows.iter().map(|&r| values[r]).sum::<f64>() / rows.len() as f64;
+        let singles: Vec<Vec<usize>> = (0..1000).map(|i| vec![i]).collect();
+        let groups: Vec<Vec<usize>> = (0..40).map(|g| (g * 25..(g + 1) * 25).collect()).collect();
+        let narrow = bootstrap(&singles, 400, 0.95, mean, &mut rng);
+        let wide = bootstrap(&groups, 400, 0.95, mean, &mut rng);
+        assert!(wide.low < 0.0 && wide.high > 0.0, "{wide:?}");
+        let ratio = (wide.high - wide.low) / (narrow.high - narrow.low);
+        assert!((3.5..7.0).contains(&ratio), "{ratio}: wanted about √25");
+        assert_eq!(narrow.value, wide.value);
+    }
+
+    #[test]
+    fn the_largest_tenth_is_a_tenth() {
+        let values: Vec<f64> = (0..30).map(f64::from).collect();
+        let labels = largest(&values, 0.1);
+        assert_eq!(labels.iter().filter(|l| **l).count(), 3);
+        assert!(labels[27] && labels[28] && labels[29]);
+        assert_eq!(largest(&[1.0; 4], 0.5), [true, true, false, false]);
+    }
+}

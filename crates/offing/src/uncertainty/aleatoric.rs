@@ -1,0 +1,47 @@
+//! Max aleatoric (MOPO): the largest noise any member predicts, max_i ‖Σ_i(s, a)‖_F.
+//!
+//! The papers write the Frobenius norm of the covariance Σ_i = diag(σ_i²), so √Σ_d σ_d⁴; the public codes take the
+//! length of the deviations, √Σ_d σ_d². Both are here; columns are (s', r), as in those codes.
+
+use serde::{Deserialize, Serialize};
+
+use super::members::{Opinions, Rule};
+
+/// Which size of a member's noise counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AleatoricConfig {
+    /// The norm.
+    pub norm: Norm,
+}
+
+/// Size of a diagonal Gaussian's noise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Norm {
+    /// ‖Σ‖_F = √Σσ⁴: the papers' formula.
+    #[default]
+    Frobenius,
+    /// ‖σ‖₂ = √Σσ²: what MOPO's code and its descendants compute.
+    L2Std,
+}
+
+#[derive(Debug)]
+pub(super) struct MaxAleatoric(pub(super) AleatoricConfig);
+
+impl Rule for MaxAleatoric {
+    fn id(&self) -> &'static str {
+        "aleatoric"
+    }
+
+    fn score(&self, row: &Opinions<'_>, _member: Option<usize>) -> f32 {
+        let size = |m: usize| {
+            let square = |s: &f32| f64::from(*s).powi(2);
+            match self.0.norm {
+                Norm::Frobenius => row.std(m).iter().map(|s| square(s).powi(2)).sum::<f64>(),
+                Norm::L2Std => row.std(m).iter().map(square).sum::<f64>(),
+            }
+        };
+        (0..row.members).map(size).fold(0.0, f64::max).sqrt() as f32
+    }
+}

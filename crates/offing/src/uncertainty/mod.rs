@@ -1,0 +1,111 @@
+//! How far an imagined step can be trusted: the paper's search-based score and everything it is measured against.
+//!
+//! One trait, one file an estimator. An estimator never learns how its score is used.
+//!
+//! ```
+//! use offing::uncertainty::{Source, UncertaintyConfig};
+//! use offing::{Batch, Mat};
+//! let mut rng = offing::Rng::stream(0, "rows", 0);
+//! let obs = Mat::from_shape_fn((500, 3), |_| rng.normal() as f32);
+//! let act = Mat::from_shape_fn((500, 1), |_| rng.normal() as f32);
+//! let data = Batch { next_obs: &obs + 1.0, obs, act, rew: vec![0.0; 500].into(), done: vec![false; 500].into() };
+//! let sumo = UncertaintyConfig::from_id("sumo")?.build(&Source::of_data(&data))?;
+//! assert!(sumo.max_baseline() > 0.0);
+//! assert!(UncertaintyConfig::from_id("summo").unwrap_err().to_string().contains("`sumo`"));
+//! # Ok::<(), offing::Error>(())
+//! ```
+
+mod aleatoric;
+mod config;
+mod embedding;
+mod members;
+mod pairwise;
+mod space;
+mod sumo;
+
+pub use aleatoric::{AleatoricConfig, Norm};
+pub use config::{Source, UncertaintyConfig, build_all};
+pub use embedding::{Distortion, Embedding, EmbeddingConfig};
+pub use pairwise::{PairwiseConfig, Spread};
+pub use space::{Columns, Distance, SearchVector};
+pub use sumo::{Form, Sumo, SumoConfig, Threshold};
+
+use ndarray::Array1;
+pub use offing_knn::Neighbors;
+
+use crate::dynamics::{Members, Step};
+use crate::error::{Error, Result};
+
+/// Scores imagined steps; larger means less to be trusted.
+///
+/// A row's score depends on that row alone: not on its neighbours in the batch, not on the number of threads.
+pub trait Uncertainty: std::fmt::Debug + Send + Sync {
+    /// One score a row.
+    ///
+    /// # Errors
+    /// Rows of other widths than the data had, values that are not finite, or a step without the members'
+    /// forecasts that [`needs`](Self::needs) asked for.
+    fn score(&self, step: &Step) -> Result<Array1<f32>>;
+
+    /// Whether a step must carry every member's forecast.
+    fn needs(&self) -> Members;
+
+    /// The largest score the dataset's own rows get, each without help from itself (Eq. 7 with α = 1).
+    fn max_baseline(&self) -> f32;
+
+    /// Whether each row's score lies above `threshold`. The same answer as comparing [`score`](Self::score), often
+    /// cheaper.
+    ///
+    /// # Errors
+    /// As [`score`](Self::score).
+    fn exceeds(&self, step: &Step, threshold: f32) -> Result<Vec<bool>> {
+        Ok(self.score(step)?.iter().map(|&u| u > threshold).collect())
+    }
+
+    /// The dataset rows behind each score, nearest first, for estimators that look rows up.
+    ///
+    /// # Errors
+    /// As [`score`](Self::score), and `k` larger than the data.
+    fn support(&self, step: &Step, k: usize) -> Result<Option<Neighbors>> {
+        let _ = (step, k);
+        Ok(None)
+    }
+
+    /// The distance that belongs to a score, where a score is a function of a distance.
+    fn distance_of(&self, score: f32) -> Option<f32> {
+        let _ = score;
+        None
+    }
+}
+
+/// Where a row of the data lies: number of its episode and step in it. `None` beyond the last episode.
+pub fn locate(episodes: &[std::ops::Range<usize>], row: usize) -> Option<(usize, usize)> {
+    let episode = episodes.partition_point(|e| e.end <= row);
+    let range = episodes.get(episode)?;
+    Some((episode, row.checked_sub(range.start)?))
+}
+
+/// Refuses scores that are not finite: a row so far out that its distance overflows.
+fn finite(name: &str, scores: Array1<f32>) -> Result<Array1<f32>> {
+    match scores.iter().position(|u| !u.is_finite()) {
+        None => Ok(scores),
+        Some(row) => Err(Error::Invalid(format!(
+            "{name}: the score of row {row} is {}: the imagined state has left the range of numbers; end \
+             rollouts at exploding states",
+            scores[row]
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_located_in_its_episode() {
+        let episodes = [0..3, 3..4, 4..9];
+        let found: Vec<_> = [0, 2, 3, 4, 8].iter().map(|&r| locate(&episodes, r)).collect();
+        assert_eq!(found, [(0, 0), (0, 2), (1, 0), (2, 0), (2, 4)].map(Some));
+        assert_eq!(locate(&episodes, 9), None);
+    }
+}

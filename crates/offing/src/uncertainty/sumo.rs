@@ -1,0 +1,272 @@
+//! SUMO: u(s, a, s') = log(1 + distance to the k-th nearest transition of the dataset), Eq. 4 of the paper.
+//!
+//! The score is a particle estimate of the cross-entropy between the model's and the dataset's dynamics (Eq. 2), with
+//! the constants dropped and 1 added so that it cannot be negative. The search is exact, so on the data's own rows the
+//! score is exactly 0 at k = 1. [`Sumo::support`](super::Uncertainty::support) names the rows behind a score.
+
+use std::sync::OnceLock;
+
+use ndarray::Array1;
+use offing_knn::{NeighborIndex, Neighbors, Threads, Tree, TreeConfig};
+use serde::{Deserialize, Serialize};
+
+use super::embedding::EmbeddingConfig;
+use super::space::{Columns, Distance, SearchVector, Space};
+use super::{Uncertainty, finite};
+use crate::batch::Batch;
+use crate::dynamics::{Members, Step};
+use crate::error::{Error, Result};
+
+/// How the score is searched and written. Defaults are the paper's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SumoConfig {
+    /// Which neighbour's distance counts (k).
+    pub k: usize,
+    /// What is compared.
+    pub vector: SearchVector,
+    /// By which distance.
+    pub metric: Distance,
+    /// On which scale.
+    pub columns: Columns,
+    /// How a distance becomes a score.
+    pub form: Form,
+    /// Search in an embedding instead of the space itself.
+    pub embedding: Option<EmbeddingConfig>,
+}
+
+impl Default for SumoConfig {
+    fn default() -> Self {
+        Self {
+            k: 1,
+            vector: SearchVector::default(),
+            metric: Distance::default(),
+            columns: Columns::default(),
+            form: Form::default(),
+            embedding: None,
+        }
+    }
+}
+
+/// How a distance d becomes a score. Each grows with d, so all rank rows alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// Eq. 4: log(1 + d), never negative.
+    #[default]
+    Log1p,
+    /// Eq. 3: log d. A distance of 0 counts as the smallest positive f32 (−87.3), as its logarithm has no value.
+    Log,
+    /// Eq. 2 with its constants, in nats: dim·log d + log m + (dim/2)·log π − log k − log Γ(dim/2 + 1) for m rows of
+    /// `dim` columns. A distance of 0 counts as under `log`. Euclidean only: the ball's volume is that metric's.
+    CrossEntropy,
+}
+
+/// ε of Eq. 7 in both units.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Threshold {
+    /// Multiple of the data's largest leave-one-out score (α).
+    pub alpha: f32,
+    /// The threshold as a score.
+    pub score: f32,
+    /// The same as a distance; infinite when it is beyond every f32.
+    pub distance: f32,
+}
+
+/// The search-based estimator.
+#[derive(Debug)]
+pub struct Sumo {
+    pub(super) config: SumoConfig,
+    pub(super) space: Space,
+    pub(super) index: Tree,
+    /// Largest leave-one-out distance: found when first asked for.
+    pub(super) max_distance: OnceLock<f32>,
+}
+
+impl Sumo {
+    /// Indexes the rows of `data`.
+    ///
+    /// # Errors
+    /// `k` not below the number of rows, values that are not finite, (cosine) rows that are zero.
+    pub fn new(config: &SumoConfig, data: &Batch, threads: usize) -> Result<Self> {
+        config.check(data.len())?;
+        let (space, points) = Space::fit(config.vector, config.columns, config.embedding.as_ref(), data)?;
+        let index = Tree::new(&tree(config, threads), points.view()).map_err(fault)?;
+        Ok(Self { config: config.clone(), space, index, max_distance: OnceLock::new() })
+    }
+
+    /// The settings in use.
+    pub fn config(&self) -> &SumoConfig {
+        &self.config
+    }
+
+    /// Rows in the index.
+    pub fn rows(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Bytes of the index, its rows included.
+    pub fn bytes(&self) -> usize {
+        self.index.bytes()
+    }
+
+    /// Width of a state and of an action.
+    pub fn widths(&self) -> (usize, usize) {
+        (self.space.obs_dim, self.space.act_dim)
+    }
+
+    /// Columns of the search vector that never change in the data, when columns are standardised: they kept their scale.
+    pub fn constant_columns(&self) -> Vec<String> {
+        let name = |&c: &usize| self.config.vector.column_name(c, self.space.obs_dim, self.space.act_dim);
+        self.space.constant.iter().map(name).collect()
+    }
+
+    /// ε = α · max over the data of the leave-one-out score (Eq. 7).
+    pub fn threshold(&self, alpha: f32) -> Threshold {
+        let score = alpha * self.max_baseline();
+        Threshold { alpha, score, distance: self.distance(score) }
+    }
+
+    /// Scores transitions that no model made: logged ones, or what a deployed policy just saw.
+    pub fn score_rows(&self, rows: &Batch) -> Result<Array1<f32>> {
+        let found = self.index.search(self.space.place(rows)?.view(), self.config.k).map_err(fault)?;
+        finite("sumo", found.kth().into_iter().map(|d| self.score_of(d)).collect())
+    }
+
+    /// The `k` dataset rows nearest to each row, with their distances.
+    pub fn nearest(&self, rows: &Batch, k: usize) -> Result<Neighbors> {
+        self.index.search(self.space.place(rows)?.view(), k).map_err(fault)
+    }
+
+    /// Whether each row's score lies above `threshold`: a yes/no search, cheaper than the score.
+    pub fn exceeds_rows(&self, rows: &Batch, threshold: f32) -> Result<Vec<bool>> {
+        if threshold.is_nan() {
+            return Err(Error::Invalid("sumo: a threshold of NaN; wanted a number".into()));
+        }
+        let points = self.space.place(rows)?;
+        let Some(radius) = self.radius(threshold) else { return Ok(vec![true; rows.len()]) };
+        let within = self.index.within(points.view(), radius, self.config.k).map_err(fault)?;
+        Ok(within.into_iter().map(|inside| !inside).collect())
+    }
+
+    /// The score of a distance.
+    pub(super) fn score_of(&self, distance: f32) -> f32 {
+        let d = f64::from(distance.max(f32::MIN_POSITIVE));
+        match self.config.form {
+            // Eq. 4.
+            Form::Log1p => f64::from(distance).ln_1p() as f32,
+            // Eq. 3.
+            Form::Log => d.ln() as f32,
+            // Eq. 2.
+            Form::CrossEntropy => (self.space.dim() as f64 * d.ln() + self.nats()) as f32,
+        }
+    }
+
+    /// Inverse of [`Sumo::score_of`].
+    fn distance(&self, score: f32) -> f32 {
+        let score = f64::from(score);
+        let distance = match self.config.form {
+            Form::Log1p => score.exp_m1(),
+            Form::Log => score.exp(),
+            Form::CrossEntropy => ((score - self.nats()) / self.space.dim() as f64).exp(),
+        };
+        distance.max(0.0) as f32
+    }
+
+    /// What Eq. 2 adds to dim·log d.
+    fn nats(&self) -> f64 {
+        let dim = self.space.dim();
+        let (rows, k) = (self.index.len() as f64, self.config.k as f64);
+        rows.ln() + 0.5 * dim as f64 * std::f64::consts::PI.ln() - k.ln() - ln_gamma_half(dim + 2)
+    }
+
+    /// The largest distance whose score is not above `threshold`, so that the yes/no search answers exactly as a
+    /// comparison of scores would; `None` when even a distance of 0 is above it.
+    fn radius(&self, threshold: f32) -> Option<f32> {
+        if self.score_of(0.0) > threshold {
+            return None;
+        }
+        // Bits of non-negative floats are ordered like the floats.
+        let (mut inside, mut outside) = (0u32, f32::INFINITY.to_bits());
+        while outside - inside > 1 {
+            let middle = inside + (outside - inside) / 2;
+            if self.score_of(f32::from_bits(middle)) > threshold {
+                outside = middle;
+            } else {
+                inside = middle;
+            }
+        }
+        Some(f32::from_bits(inside))
+    }
+}
+
+impl Uncertainty for Sumo {
+    fn score(&self, step: &Step) -> Result<Array1<f32>> {
+        self.score_rows(&step.batch)
+    }
+
+    fn needs(&self) -> Members {
+        Members::One
+    }
+
+    fn max_baseline(&self) -> f32 {
+        let largest =
+            || self.index.max_self(self.config.k).expect("k was checked against the number of rows");
+        self.score_of(*self.max_distance.get_or_init(largest))
+    }
+
+    fn exceeds(&self, step: &Step, threshold: f32) -> Result<Vec<bool>> {
+        self.exceeds_rows(&step.batch, threshold)
+    }
+
+    fn support(&self, step: &Step, k: usize) -> Result<Option<Neighbors>> {
+        self.nearest(&step.batch, k).map(Some)
+    }
+
+    fn distance_of(&self, score: f32) -> Option<f32> {
+        Some(self.distance(score))
+    }
+}
+
+impl SumoConfig {
+    /// Says what is wrong with the values for a dataset of `rows` rows, if anything.
+    pub fn check(&self, rows: usize) -> Result<()> {
+        if self.k == 0 || self.k >= rows {
+            return Err(Error::Invalid(format!(
+                "sumo.k: wanted from 1 to {} (one less than the data's {rows} rows), found {}; the paper has 1",
+                rows.saturating_sub(1),
+                self.k
+            )));
+        }
+        if self.form == Form::CrossEntropy && self.metric != Distance::Euclidean {
+            return Err(Error::Invalid(
+                "sumo.form: \"cross-entropy\" is defined for metric = \"euclidean\" only; use \"log1p\" or \"log\""
+                    .into(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn tree(config: &SumoConfig, threads: usize) -> TreeConfig {
+    TreeConfig { metric: config.metric.into(), threads: Threads::Exactly(threads), ..TreeConfig::default() }
+}
+
+/// A search's complaint in this library's words.
+pub(super) fn fault(error: offing_knn::Error) -> Error {
+    Error::Invalid(format!("neighbour search: {error}"))
+}
+
+/// log Γ(n/2): the sums of logarithms that halves and integers have.
+fn ln_gamma_half(n: usize) -> f64 {
+    let (mut x, mut sum) =
+        if n.is_multiple_of(2) { (1.0, 0.0) } else { (0.5, 0.5 * std::f64::consts::PI.ln()) };
+    while x < n as f64 / 2.0 {
+        sum += f64::ln(x);
+        x += 1.0;
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests;
