@@ -35,6 +35,10 @@ enum Command {
     Data(commands::data::Data),
     /// Score a policy in the simulator.
     Eval(commands::eval::Args),
+    /// Write a policy for other runtimes (ONNX).
+    Export(commands::export::Export),
+    /// Ask a policy for its actions on given observations.
+    Act(commands::export::Act),
     /// Measure speed; every bench writes the same JSON with --json.
     #[command(subcommand)]
     Bench(commands::bench::Bench),
@@ -53,6 +57,8 @@ fn main() -> ExitCode {
         Command::Quickstart(args) => commands::quickstart::run(&context, &args),
         Command::Data(command) => commands::data::run(&context, &command),
         Command::Eval(args) => commands::eval::run(&context, &args),
+        Command::Export(args) => commands::export::export(&args),
+        Command::Act(args) => commands::export::act(&args),
         Command::Bench(command) => commands::bench::run(&context, &command),
         Command::Doctor(args) => commands::doctor::run(&context, &args),
     });

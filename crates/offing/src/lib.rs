@@ -14,6 +14,7 @@ pub mod eval;
 pub mod nn;
 pub mod dynamics;
 pub mod sac;
+pub mod export;
 
 pub use batch::{Batch, Mat};
 pub use error::{Error, Result};
