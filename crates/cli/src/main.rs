@@ -3,6 +3,7 @@
 #[macro_use]
 mod term;
 mod commands;
+mod config;
 mod context;
 mod report;
 mod signals;
@@ -36,6 +37,12 @@ enum Command {
     Data(commands::data::Data),
     /// Score a policy in the simulator.
     Eval(commands::eval::Args),
+    /// Fit the model of the world and tell how good it is.
+    Dynamics(commands::dynamics::Args),
+    /// Write a policy for other runtimes (ONNX).
+    Export(commands::export::Export),
+    /// Ask a policy for its actions on given observations.
+    Act(commands::export::Act),
     /// Measure speed; every bench writes the same JSON with --json.
     #[command(subcommand)]
     Bench(commands::bench::Bench),
@@ -54,6 +61,9 @@ fn main() -> ExitCode {
         Command::Quickstart(args) => commands::quickstart::run(&context, &args),
         Command::Data(command) => commands::data::run(&context, &command),
         Command::Eval(args) => commands::eval::run(&context, &args),
+        Command::Dynamics(args) => commands::dynamics::run(&context, &args),
+        Command::Export(args) => commands::export::export(&args),
+        Command::Act(args) => commands::export::act(&args),
         Command::Bench(command) => commands::bench::run(&context, &command),
         Command::Doctor(args) => commands::doctor::run(&context, &args),
     });

@@ -17,6 +17,7 @@ pub mod dynamics;
 pub mod sac;
 pub mod uncertainty;
 pub mod replay;
+pub mod export;
 pub mod run;
 pub mod collect;
 

@@ -4,5 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod collect;
 pub(crate) mod data;
 pub(crate) mod doctor;
+pub(crate) mod dynamics;
 pub(crate) mod eval;
+pub(crate) mod export;
 pub(crate) mod quickstart;

@@ -2,22 +2,26 @@
 //!
 //! A model knows nothing of uncertainty estimators and of how its steps are used.
 
+mod cache;
 mod config;
 mod data;
 mod ensemble;
 mod expression;
 mod head;
 mod learnt;
+mod linear;
 mod termination;
 #[cfg(test)]
 mod tests;
 mod trainer;
 
+pub use cache::{Cached, Fit, FitEvent, cached, key as model_key};
 pub use config::EnsembleConfig;
 pub use data::{Scaler, check_rows};
 pub use ensemble::Ensemble;
 pub use expression::Expression;
 pub use learnt::{Learnt, LearntConfig};
+pub use linear::{Comparison, Linear, compare};
 pub use termination::{Termination, TerminationConfig};
 pub use trainer::{FitReport, Progress, Trainer};
 

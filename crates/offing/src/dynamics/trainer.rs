@@ -53,7 +53,7 @@ struct State {
 }
 
 /// What there is to tell about the data a model was fitted to.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct FitReport {
     /// Rows trained on.
     pub train_rows: usize,
@@ -151,6 +151,11 @@ impl<'a> Trainer<'a> {
         &self.report
     }
 
+    /// How far training is, between steps.
+    pub fn now(&self) -> Progress {
+        self.progress(self.state.finished, self.state.position)
+    }
+
     /// One gradient step of every member; after the last of an epoch, also the hold-out error, the choice of the best
     /// weights and the decision to stop. Nothing once training is over.
     pub fn step(&mut self) -> Result<Progress> {
@@ -171,7 +176,7 @@ impl<'a> Trainer<'a> {
                 return self.end_epoch();
             }
         }
-        Ok(self.progress(self.state.finished, self.state.position))
+        Ok(self.now())
     }
 
     /// One gradient step of every member on the rows `rows_of(member)`, all of one number; returns the members' mean

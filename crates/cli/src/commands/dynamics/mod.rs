@@ -1,0 +1,131 @@
+//! `offing dynamics`: how good is the learnt model of the world, next to a straight line and to the simulator.
+
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use offing::Rng;
+use offing::dynamics::{Cached, EnsembleConfig, Fit, FitEvent, Progress, TerminationConfig, cached, compare};
+use offing::nn::Team;
+use serde::{Deserialize, Serialize};
+
+use super::data::{Reading, load, write_json};
+use crate::config::Layers;
+use crate::context::Context;
+use crate::term;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A path, a D4RL or Minari id, or the name of a made set.
+    dataset: String,
+    #[command(flatten)]
+    reading: Reading,
+    /// Change a setting, such as model.max_epochs=10; may be given again.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// Settings from a TOML file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Learn from so many rows only, drawn at random.
+    #[arg(long)]
+    rows: Option<usize>,
+    /// Seed of the model.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Also write the figures as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// What `--set` and `--config` can change.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Config {
+    model: EnsembleConfig,
+    termination: TerminationConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        // Where an episode ends changes nothing that is measured here.
+        Self { model: EnsembleConfig::default(), termination: TerminationConfig::Never {} }
+    }
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
+    let mut layers = Layers::of::<Config>()?;
+    if let Some(path) = &args.config {
+        layers.file(path, Some(&args.dataset))?;
+    }
+    args.sets.iter().try_for_each(|set| layers.set(set))?;
+    let config: Config = layers.read()?;
+    let (data, origin) = load(context, &args.dataset, args.reading.options()?)?;
+    let drawn = args.rows.filter(|&n| n < data.rows.len()).map(|n| {
+        let mut rows: Vec<usize> = (0..data.rows.len()).collect();
+        let mut rng = Rng::stream(args.seed, "rows", 0);
+        (0..n).for_each(|i| {
+            let other = i + rng.below(rows.len() - i);
+            rows.swap(i, other);
+        });
+        rows.truncate(n);
+        rows.sort_unstable();
+        data.rows.select(&rows)
+    });
+    let rows = drawn.as_ref().unwrap_or(&data.rows);
+    context.say(&format!("{} ({origin}): {} rows", data.name, term::count(rows.len())));
+
+    let team = Team::new(rayon::current_num_threads());
+    let fit = Fit { rows, config: &config.model, termination: &config.termination, seed: args.seed };
+    let fitted = fit_shown(context, fit, &team)?;
+    let (comparison, _line) = compare(&fitted.model, rows, &config.model, args.seed);
+    table::print(&fitted, &comparison);
+    if let Some(path) = &args.json {
+        let json = serde_json::json!({
+            "dataset": data.name, "origin": origin, "rows": rows.len(), "seed": args.seed, "config": layers.table(),
+            "epochs": fitted.epochs, "updates": fitted.updates, "fit": fitted.report,
+            "elites": fitted.model.elites(), "holdout": comparison,
+        });
+        write_json(path, &json)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Fits an ensemble (or finds it fitted) with a progress bar and a line for each epoch.
+pub(crate) fn fit_shown(context: &Context, fit: Fit<'_>, team: &Team) -> Result<Cached> {
+    let target = if context.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let style = ProgressStyle::with_template("  {msg} {bar:30} {human_pos}/{human_len} updates · {per_sec}")
+        .expect("the template is a constant that parses");
+    let bar = ProgressBar::with_draw_target(Some(1), target).with_style(style);
+    let fitted = cached(context.home(), fit, team, &mut |event| {
+        match event {
+            FitEvent::Note(line) => bar.suspend(|| context.say(&line)),
+            FitEvent::Step(now) => {
+                if now.epoch_ended {
+                    bar.suspend(|| context.say(&epoch_line(now)));
+                }
+                bar.set_length(now.updates_per_epoch);
+                bar.set_position(now.updates % now.updates_per_epoch.max(1));
+                bar.set_message(format!("epoch {}", now.epoch + 1));
+            }
+        }
+        Ok(())
+    });
+    bar.finish_and_clear();
+    let fitted = fitted?;
+    let verb = if fitted.fresh { "fitted" } else { "found" };
+    context.say(&format!(
+        "{verb} a model of {} members after {} epochs: {}",
+        fitted.model.members(),
+        fitted.epochs,
+        fitted.dir.display()
+    ));
+    Ok(fitted)
+}
+
+fn epoch_line(now: &Progress) -> String {
+    let errors: Vec<String> = now.holdout.iter().map(|e| term::number(*e)).collect();
+    format!("epoch {}: loss {}, hold-out MSE {}", now.epoch, term::number(now.loss), errors.join(" "))
+}

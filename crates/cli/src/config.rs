@@ -1,0 +1,316 @@
+//! Layered configuration: defaults, a preset, the preset's part for a dataset, the user's file, `--set` on top.
+//!
+//! Layers are merged as TOML tables and read into the typed struct once, at the end. A table that changes its `kind`
+//! replaces the one below it whole, because the keys of another kind mean nothing to it; any other table is merged.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+/// The layers collected so far.
+#[derive(Clone, Debug)]
+pub(crate) struct Layers {
+    table: Table,
+}
+
+impl Layers {
+    /// Starts from the defaults of the struct that will be read in the end.
+    pub(crate) fn of<T: Default + Serialize>() -> Result<Self> {
+        Self::from(&T::default())
+    }
+
+    /// Starts from given values.
+    pub(crate) fn from<T: Serialize>(base: &T) -> Result<Self> {
+        let table = Table::try_from(base).context("cannot write the defaults as TOML")?;
+        Ok(Self { table })
+    }
+
+    /// Puts a preset on top, and above it what its `[on."dataset"]` says about this dataset. `source` is named in
+    /// errors.
+    pub(crate) fn preset(&mut self, text: &str, source: &str, dataset: Option<&str>) -> Result<()> {
+        let mut table = parse(text, source)?;
+        let on = match table.remove("on") {
+            None => Table::new(),
+            Some(Value::Table(on)) => on,
+            Some(_) => bail!(
+                "{source}: `on`: wanted a table for each dataset, found another value; write [on.\"hopper-medium\"]"
+            ),
+        };
+        self.put(table);
+        match dataset.and_then(|name| on.get(name)) {
+            None => (),
+            Some(Value::Table(own)) => self.put(own.clone()),
+            Some(_) => bail!(
+                "{source}: `on` of {}: wanted a table, found another value",
+                dataset.unwrap_or_default()
+            ),
+        }
+        Ok(())
+    }
+
+    /// Puts a user's file on top.
+    pub(crate) fn file(&mut self, path: &Path, dataset: Option<&str>) -> Result<()> {
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("{}: cannot read", path.display()))?;
+        self.preset(&text, &path.display().to_string(), dataset)
+    }
+
+    /// Puts `a.b=value` on top. The value is TOML; what is no TOML value is taken as a plain word, so that strings
+    /// need no quotes.
+    pub(crate) fn set(&mut self, assignment: &str) -> Result<()> {
+        let wrong = |found: &str| {
+            anyhow!("--set {assignment}: wanted key=value, such as model.lr=0.001, found {found}")
+        };
+        let (key, text) = assignment.split_once('=').ok_or_else(|| wrong("no `=`"))?;
+        let parts: Vec<&str> = key.trim().split('.').map(str::trim).collect();
+        if parts.iter().any(|part| part.is_empty()) {
+            return Err(wrong("an empty name"));
+        }
+        let text = text.trim();
+        let value = match toml::from_str::<Table>(&format!("value = {text}")) {
+            // One key only: a text with a line break could bring more.
+            Ok(mut table) if table.len() == 1 => table.remove("value").ok_or_else(|| wrong("no value"))?,
+            _ if text.is_empty() => return Err(wrong("no value")),
+            _ if text.starts_with(['[', '{', '"', '\'']) => {
+                return Err(wrong(&format!("`{text}`, which is not valid TOML")));
+            }
+            _ => Value::String(text.to_string()),
+        };
+        let nested = parts
+            .iter()
+            .rev()
+            .fold(value, |inner, part| Value::Table(Table::from_iter([(part.to_string(), inner)])));
+        match nested {
+            Value::Table(table) => self.put(table),
+            _ => unreachable!("the key has at least one part"),
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, over: Table) {
+        merge(&mut self.table, over);
+    }
+
+    /// The merged table, as it would be written to a run directory.
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Reads the merged layers. Unknown keys are refused with the nearest name there is.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T> {
+        self.table
+            .clone()
+            .try_into()
+            .map_err(|error: toml::de::Error| anyhow!("{}", explain(&error, &self.table)))
+    }
+}
+
+/// Puts `over` above `base`.
+fn merge(base: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) => {
+                let other_kind = above.get("kind").is_some_and(|kind| below.get("kind") != Some(kind));
+                if other_kind {
+                    *below = above;
+                } else {
+                    merge(below, above);
+                }
+            }
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+fn parse(text: &str, source: &str) -> Result<Table> {
+    toml::from_str(text).map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+        anyhow!("{source}: line {line}: {}; mend the file", one_line(error.message()))
+    })
+}
+
+/// An error in one line, with the nearest valid name where a name is wrong.
+fn explain(error: &toml::de::Error, table: &Table) -> String {
+    let message = one_line(error.message());
+    // serde: "unknown field `a`, expected one of `b`, `c`" or "unknown variant `a`, expected `b`".
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let unknown = ["unknown field", "unknown variant"].iter().find(|kind| message.starts_with(**kind));
+    if let (Some(kind), Some((name, known))) = (unknown, quoted.split_first()) {
+        let what = if *kind == "unknown field" { "configuration key" } else { "choice" };
+        let place = path_to(table, name).unwrap_or_else(|| (*name).to_string());
+        if known.is_empty() {
+            return format!("unknown {what} `{place}`; no key is allowed there");
+        }
+        let nearest = known
+            .iter()
+            .max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
+        let nearest = nearest.map(|n| format!("did you mean `{n}`? ")).unwrap_or_default();
+        return format!("unknown {what} `{place}`; {nearest}known: {}", known.join(", "));
+    }
+    format!("configuration: {message}; mend the value")
+}
+
+/// Where in the table a key or a word stands, as a dotted path.
+fn path_to(table: &Table, name: &str) -> Option<String> {
+    for (key, value) in table {
+        if key == name {
+            return Some(key.clone());
+        }
+        let deeper = match value {
+            Value::Table(inner) => path_to(inner, name),
+            Value::String(word) if word == name => return Some(format!("{key} = {name}")),
+            _ => None,
+        };
+        if let Some(rest) = deeper {
+            return Some(format!("{key}.{rest}"));
+        }
+    }
+    None
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Config {
+        steps: u64,
+        name: String,
+        model: Model,
+        estimator: Estimator,
+    }
+
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    struct Model {
+        lr: f64,
+        hidden: Vec<usize>,
+        max_epochs: Option<u64>,
+    }
+
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+    enum Estimator {
+        Sumo {
+            #[serde(default)]
+            k: usize,
+            #[serde(default)]
+            scaled: bool,
+        },
+        MaxAleatoric {},
+    }
+
+    impl Default for Config {
+        fn default() -> Self {
+            Self {
+                steps: 10,
+                name: "none".into(),
+                model: Model::default(),
+                estimator: Estimator::Sumo { k: 1, scaled: true },
+            }
+        }
+    }
+
+    impl Default for Model {
+        fn default() -> Self {
+            Self { lr: 0.5, hidden: vec![8], max_epochs: None }
+        }
+    }
+
+    const PRESET: &str = "
+        steps = 20
+        [model]
+        lr = 0.25
+        [on.\"hopper-medium\"]
+        model.hidden = [4, 4]
+        estimator = { kind = 'sumo', k = 5 }
+        [on.'walker2d-medium']
+        steps = 99";
+
+    fn layers(sets: &[&str]) -> Result<Config> {
+        let mut layers = Layers::of::<Config>()?;
+        layers.preset(PRESET, "preset", Some("hopper-medium"))?;
+        sets.iter().try_for_each(|set| layers.set(set))?;
+        layers.read()
+    }
+
+    #[test]
+    fn later_layers_win_and_leave_the_rest() {
+        let found = layers(&[]).unwrap();
+        assert_eq!((found.steps, found.model.lr, &found.model.hidden[..]), (20, 0.25, &[4, 4][..]));
+        assert_eq!(found.estimator, Estimator::Sumo { k: 5, scaled: true }, "the same kind is merged");
+        let found =
+            layers(&["model.lr=1e-3", "model.max_epochs = 7", "name=a word", "model.hidden=[1, 2]"]).unwrap();
+        assert_eq!((found.model.lr, found.model.max_epochs, found.name.as_str()), (1e-3, Some(7), "a word"));
+        assert_eq!(found.model.hidden, [1, 2]);
+        let mut layers = Layers::of::<Config>().unwrap();
+        layers.preset(PRESET, "preset", Some("halfcheetah-random")).unwrap();
+        assert_eq!(layers.read::<Config>().unwrap().model.hidden, [8], "another dataset's part is not used");
+    }
+
+    #[test]
+    fn another_kind_replaces_the_table() {
+        let found = layers(&["estimator = { kind = \"max-aleatoric\" }"]).unwrap();
+        assert_eq!(found.estimator, Estimator::MaxAleatoric {});
+        assert_eq!(layers(&["estimator.kind=max-aleatoric"]).unwrap().estimator, Estimator::MaxAleatoric {});
+        assert_eq!(layers(&["estimator.k=9"]).unwrap().estimator, Estimator::Sumo { k: 9, scaled: true });
+    }
+
+    #[test]
+    fn the_resolved_table_reads_back_as_the_same_configuration() {
+        let mut layers = Layers::of::<Config>().unwrap();
+        layers.set("model.max_epochs=3").unwrap();
+        let text = toml::to_string(layers.table()).unwrap();
+        let mut again = Layers::of::<Config>().unwrap();
+        again.preset(&text, "resolved", None).unwrap();
+        assert_eq!(again.read::<Config>().unwrap(), layers.read::<Config>().unwrap());
+    }
+
+    #[test]
+    fn mistakes_are_one_line_that_says_what_to_do() {
+        for (set, pieces) in [
+            ("model.hiden=[1]", &["`model.hiden`", "did you mean `hidden`?", "max_epochs"][..]),
+            ("modle.lr=1", &["`modle`", "did you mean `model`?"]),
+            ("estimator.kind=sumoo", &["estimator.kind = sumoo", "did you mean `sumo`?"]),
+            ("estimator.kk=2", &["`estimator.kk`", "did you mean `k`?"]),
+            ("steps=many", &["configuration", "many"]),
+            ("steps", &["key=value", "no `=`"]),
+            ("=3", &["an empty name"]),
+            ("steps=", &["no value"]),
+            ("model.hidden=[1,", &["not valid TOML"]),
+        ] {
+            let error = format!("{:#}", layers(&[set]).unwrap_err());
+            assert!(!error.contains('\n'), "{error}");
+            for piece in pieces {
+                assert!(error.contains(piece), "{set}: `{piece}` missing in: {error}");
+            }
+        }
+        let mut layers = Layers::of::<Config>().unwrap();
+        let error = layers.preset("steps = 1\nsteps = ", "mine.toml", None).unwrap_err().to_string();
+        assert!(error.contains("mine.toml: line 2") && !error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn a_users_file_lies_above_the_preset() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("mine.toml");
+        std::fs::write(&path, "steps = 3\n").unwrap();
+        let mut layers = Layers::of::<Config>().unwrap();
+        layers.preset(PRESET, "preset", None).unwrap();
+        layers.file(&path, None).unwrap();
+        assert_eq!(layers.read::<Config>().unwrap().steps, 3);
+        let missing = layers.file(&dir.path().join("none.toml"), None).unwrap_err();
+        assert!(format!("{missing:#}").contains("none.toml"));
+    }
+}

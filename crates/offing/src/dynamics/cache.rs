@@ -1,0 +1,374 @@
+//! Trained ensembles kept by content: the same rows, configuration and seed are fitted once on a machine.
+//!
+//! `models/<hash>/` holds `model.safetensors` and, written last, `report.json` with its checksum. While a fit runs,
+//! `trainer.safetensors` is its latest checkpoint, so a killed fit goes on where it stopped, bit for bit.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use ndarray::ArrayView1;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::config::EnsembleConfig;
+use super::data::check_rows;
+use super::ensemble::Ensemble;
+use super::termination::TerminationConfig;
+use super::trainer::{FitReport, Progress, Trainer};
+use crate::batch::{Batch, Mat};
+use crate::error::{Error, Result};
+use crate::home::{Home, write_atomic};
+use crate::nn::{Team, Tensors};
+
+/// Counts changes of the training code or of the files that make older models no longer what a fit would give.
+const VERSION: u32 = 1;
+
+/// Gradient steps between checkpoints: half a minute at the paper's size, next to nothing lost or spent.
+const CHECKPOINT_EVERY: u64 = 500;
+
+/// What to fit: the model is a function of this and nothing else.
+#[derive(Clone, Copy, Debug)]
+pub struct Fit<'a> {
+    /// The rows to learn from.
+    pub rows: &'a Batch,
+    /// Size and training of the ensemble.
+    pub config: &'a EnsembleConfig,
+    /// When an imagined episode ends. Not part of the key: it is built anew each time.
+    pub termination: &'a TerminationConfig,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+/// A model from the cache or fresh from training.
+#[derive(Clone, Debug)]
+pub struct Cached {
+    /// The model.
+    pub model: Ensemble,
+    /// What was found in the data, and how long training was.
+    pub report: FitReport,
+    /// Epochs trained.
+    pub epochs: u64,
+    /// Gradient steps taken.
+    pub updates: u64,
+    /// True when it was trained (or its training finished) now.
+    pub fresh: bool,
+    /// Where it is kept.
+    pub dir: PathBuf,
+}
+
+/// What happens on the way to a model.
+#[derive(Clone, Debug)]
+pub enum FitEvent<'a> {
+    /// Something to say, one line.
+    Note(String),
+    /// A gradient step was taken.
+    Step(&'a Progress),
+}
+
+/// `report.json`.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Report {
+    version: u32,
+    /// SHA-256 of `model.safetensors`.
+    model_sha256: String,
+    config: EnsembleConfig,
+    seed: u64,
+    epochs: u64,
+    updates: u64,
+    fit: FitReport,
+}
+
+/// The ensemble for `fit`: found in `home`, or trained there under a lock. `progress` is told of every step; an error
+/// it returns stops training, and the next call goes on from the last checkpoint.
+pub fn cached(
+    home: &Home,
+    fit: Fit<'_>,
+    team: &Team,
+    progress: &mut dyn FnMut(FitEvent<'_>) -> Result<()>,
+) -> Result<Cached> {
+    cached_every(home, fit, team, CHECKPOINT_EVERY, progress)
+}
+
+fn cached_every(
+    home: &Home,
+    fit: Fit<'_>,
+    team: &Team,
+    every: u64,
+    progress: &mut dyn FnMut(FitEvent<'_>) -> Result<()>,
+) -> Result<Cached> {
+    // Before any hash or lock: rows or values that cannot be trained on.
+    fit.config.check()?;
+    check_rows(fit.rows)?;
+    let termination = fit.termination.build(fit.rows, fit.seed)?;
+    let key = key(&fit)?;
+    let _lock = home.lock("models", &key)?;
+    let dir = home.dir("models")?.join(&key);
+    let mut found = None;
+    match find(&dir, team) {
+        Ok(kept) => found = kept,
+        Err(error) => progress(FitEvent::Note(format!("{error}; fitting it again")))?,
+    }
+    let found = match found {
+        Some(found) => found,
+        None => {
+            let mut trainer = Trainer::new(fit.config, fit.rows, fit.seed, team)?;
+            train(&mut trainer, &dir, every, progress)?;
+            keep(trainer, &fit, &dir)?
+        }
+    };
+    Ok(Cached { model: found.model.with_termination(termination), ..found })
+}
+
+/// Name of a model: a hash of everything its weights follow from.
+pub fn key(fit: &Fit<'_>) -> Result<String> {
+    let mut hash = Sha256::new();
+    let config = serde_json::to_string(fit.config)
+        .map_err(|e| Error::Invalid(format!("cannot write the model's configuration: {e}")))?;
+    let rows = fit.rows;
+    let head = format!(
+        "offing model {VERSION}\n{config}\nseed {}\n{} {} {}\n",
+        fit.seed,
+        rows.len(),
+        rows.obs_dim(),
+        rows.act_dim()
+    );
+    hash.update(head);
+    let mut row = Vec::new();
+    let mut put = |values: ArrayView1<'_, f32>| {
+        row.clear();
+        row.extend(values.iter().flat_map(|v| v.to_le_bytes()));
+        hash.update(&row);
+    };
+    let mut put_all = |mat: &Mat| mat.rows().into_iter().for_each(&mut put);
+    [&rows.obs, &rows.act, &rows.next_obs].into_iter().for_each(&mut put_all);
+    put(rows.rew.view());
+    Ok(hex(&hash.finalize())[..32].to_string())
+}
+
+fn model_file(dir: &Path) -> PathBuf {
+    dir.join("model.safetensors")
+}
+
+fn report_file(dir: &Path) -> PathBuf {
+    dir.join("report.json")
+}
+
+fn trainer_file(dir: &Path) -> PathBuf {
+    dir.join("trainer.safetensors")
+}
+
+/// The finished model in `dir`, none when there is none yet, an error when it is damaged.
+fn find(dir: &Path, team: &Team) -> Result<Option<Cached>> {
+    let path = report_file(dir);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let text = fs::read_to_string(&path).map_err(|e| Error::io(&path, "read", e))?;
+    let report: Report = serde_json::from_str(&text)
+        .map_err(|e| Error::file(&path, format!("wanted a model's report, found a damaged file ({e})")))?;
+    let path = model_file(dir);
+    let bytes = fs::read(&path).map_err(|e| Error::io(&path, "read", e))?;
+    if hex(&Sha256::digest(&bytes)) != report.model_sha256 {
+        return Err(Error::file(&path, "wanted the model its report describes, found other content"));
+    }
+    let model = Tensors::from_bytes(&bytes)
+        .and_then(|tensors| Ensemble::load(&tensors, team))
+        .map_err(|e| Error::file(&path, e.to_string()))?;
+    let Report { epochs, updates, fit, .. } = report;
+    Ok(Some(Cached { model, report: fit, epochs, updates, fresh: false, dir: dir.to_path_buf() }))
+}
+
+/// Trains to the end, from the last checkpoint when there is one.
+fn train(
+    trainer: &mut Trainer<'_>,
+    dir: &Path,
+    every: u64,
+    progress: &mut dyn FnMut(FitEvent<'_>) -> Result<()>,
+) -> Result<()> {
+    let path = trainer_file(dir);
+    if path.exists() {
+        let bytes = fs::read(&path).map_err(|e| Error::io(&path, "read", e))?;
+        let note = match unsealed(&bytes).and_then(Tensors::from_bytes).and_then(|t| trainer.load(&t)) {
+            Ok(()) => "going on with the fit that was interrupted".to_string(),
+            Err(error) => format!("{}: {error}; fitting from the start", path.display()),
+        };
+        progress(FitEvent::Note(note))?;
+    }
+    loop {
+        let now = trainer.step()?;
+        if now.finished {
+            return progress(FitEvent::Step(&now));
+        }
+        if now.updates % every == 0 {
+            let bytes = trainer.save().to_bytes()?;
+            write_atomic(&path, |file| {
+                file.write_all(&Sha256::digest(&bytes))?;
+                file.write_all(&bytes)
+            })?;
+        }
+        progress(FitEvent::Step(&now))?;
+    }
+}
+
+/// A checkpoint is 32 bytes of checksum and the tensors.
+fn unsealed(bytes: &[u8]) -> Result<&[u8]> {
+    match bytes.split_at_checked(32) {
+        Some((sum, rest)) if Sha256::digest(rest)[..] == *sum => Ok(rest),
+        _ => Err(Error::Invalid("wanted a checkpoint with its checksum, found a damaged file".into())),
+    }
+}
+
+/// Stores the trained model; the report goes last, so that a model with a report is whole.
+fn keep(trainer: Trainer<'_>, fit: &Fit<'_>, dir: &Path) -> Result<Cached> {
+    let (report, now) = (trainer.report().clone(), trainer.now());
+    let model = trainer.finish()?;
+    let bytes = model.save().to_bytes()?;
+    let path = report_file(dir);
+    if path.exists() {
+        fs::remove_file(&path).map_err(|e| Error::io(&path, "remove", e))?;
+    }
+    write_atomic(&model_file(dir), |file| file.write_all(&bytes))?;
+    let written = Report {
+        version: VERSION,
+        model_sha256: hex(&Sha256::digest(&bytes)),
+        config: fit.config.clone(),
+        seed: fit.seed,
+        epochs: now.epoch,
+        updates: now.updates,
+        fit: report.clone(),
+    };
+    write_atomic(&path, |file| {
+        serde_json::to_writer_pretty(&mut *file, &written)?;
+        file.write_all(b"\n")
+    })?;
+    // The model is safe; a checkpoint that cannot be removed only takes space.
+    let _ = fs::remove_file(trainer_file(dir));
+    let (epochs, updates) = (now.epoch, now.updates);
+    Ok(Cached { model, report, epochs, updates, fresh: true, dir: dir.to_path_buf() })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+    use ndarray::Array1;
+
+    fn rows() -> Batch {
+        let mut rng = Rng::stream(3, "rows", 0);
+        let obs = Mat::from_shape_fn((600, 3), |_| rng.normal() as f32);
+        let act = Mat::from_shape_fn((600, 2), |_| rng.normal() as f32);
+        let next_obs = obs.mapv(f32::sin);
+        Batch { rew: act.column(0).to_owned(), done: Array1::from_elem(600, false), obs, act, next_obs }
+    }
+
+    fn config() -> EnsembleConfig {
+        EnsembleConfig {
+            members: 2,
+            elites: 1,
+            hidden: vec![16; 2],
+            decay: vec![1e-5; 3],
+            batch_size: 50,
+            max_epochs: Some(4),
+            ..Default::default()
+        }
+    }
+
+    const NEVER: TerminationConfig = TerminationConfig::Never {};
+
+    fn fit<'a>(rows: &'a Batch, config: &'a EnsembleConfig) -> Fit<'a> {
+        Fit { rows, config, termination: &NEVER, seed: 5 }
+    }
+
+    fn bytes(found: &Cached) -> Vec<u8> {
+        found.model.save().to_bytes().unwrap()
+    }
+
+    /// Calls with a checkpoint every 7 steps; returns what was said, too.
+    fn call(home: &Home, fit: Fit<'_>, stop_at: Option<u64>) -> (Result<Cached>, Vec<String>) {
+        let mut said = Vec::new();
+        let result = cached_every(home, fit, &Team::new(1), 7, &mut |event| {
+            match event {
+                FitEvent::Note(line) => said.push(line),
+                FitEvent::Step(now) if Some(now.updates) == stop_at => {
+                    return Err(Error::Invalid("killed".into()));
+                }
+                FitEvent::Step(_) => (),
+            }
+            Ok(())
+        });
+        (result, said)
+    }
+
+    #[test]
+    fn the_second_call_finds_what_the_first_trained() {
+        let (dir, rows, config) = (tempfile::tempdir().unwrap(), rows(), config());
+        let home = Home::new(dir.path());
+        let first = call(&home, fit(&rows, &config), None).0.unwrap();
+        let second = call(&home, fit(&rows, &config), None).0.unwrap();
+        assert!(first.fresh && !second.fresh);
+        assert_eq!(bytes(&first), bytes(&second));
+        assert_eq!((first.report, first.epochs), (second.report, second.epochs));
+        assert!(!trainer_file(&second.dir).exists(), "no checkpoint is left behind");
+    }
+
+    #[test]
+    fn a_killed_fit_resumes_bit_for_bit() {
+        let (rows, config) = (rows(), config());
+        let whole = tempfile::tempdir().unwrap();
+        let whole = call(&Home::new(whole.path()), fit(&rows, &config), None).0.unwrap();
+        // 480 training rows make 10 steps an epoch: before a checkpoint, at one, after one, in a later epoch.
+        for stop in [3, 7, 9, 26] {
+            let dir = tempfile::tempdir().unwrap();
+            let home = Home::new(dir.path());
+            assert!(call(&home, fit(&rows, &config), Some(stop)).0.is_err());
+            let (again, said) = call(&home, fit(&rows, &config), None);
+            assert_eq!(bytes(&again.unwrap()), bytes(&whole), "killed at {stop}");
+            assert_eq!(said.len(), usize::from(stop >= 7), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn damaged_files_are_said_and_fitted_again() {
+        let (dir, rows, config) = (tempfile::tempdir().unwrap(), rows(), config());
+        let home = Home::new(dir.path());
+        let good = call(&home, fit(&rows, &config), None).0.unwrap();
+        for file in [model_file(&good.dir), report_file(&good.dir)] {
+            let mut content = fs::read(&file).unwrap();
+            let middle = content.len() / 2;
+            content[middle] ^= 0x10;
+            fs::write(&file, &content).unwrap();
+            let (again, said) = call(&home, fit(&rows, &config), None);
+            let again = again.unwrap();
+            assert!(again.fresh && said.len() == 1 && !said[0].contains('\n'), "{said:?}");
+            assert_eq!(bytes(&again), bytes(&good));
+        }
+        // A damaged checkpoint of a fit that was killed.
+        fs::remove_file(report_file(&good.dir)).unwrap();
+        fs::write(trainer_file(&good.dir), b"half a checkpoint, and more than 32 bytes of it").unwrap();
+        let (again, said) = call(&home, fit(&rows, &config), None);
+        assert_eq!(bytes(&again.unwrap()), bytes(&good));
+        assert!(said[0].contains("from the start"), "{said:?}");
+    }
+
+    #[test]
+    fn every_ingredient_has_its_own_key() {
+        let (rows, config) = (rows(), config());
+        let base = key(&fit(&rows, &config)).unwrap();
+        let mut other_rows = rows.clone();
+        other_rows.rew[17] += 1.0;
+        let other_config = EnsembleConfig { lr: 2e-3, ..config.clone() };
+        let others = [
+            key(&fit(&other_rows, &config)).unwrap(),
+            key(&fit(&rows, &other_config)).unwrap(),
+            key(&Fit { seed: 6, ..fit(&rows, &config) }).unwrap(),
+        ];
+        assert!(others.iter().all(|k| *k != base) && others[0] != others[1] && others[1] != others[2]);
+        assert_eq!(base, key(&fit(&rows, &config)).unwrap());
+    }
+}

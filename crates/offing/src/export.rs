@@ -1,0 +1,233 @@
+//! Policies for other runtimes: ONNX.
+//!
+//! The graph takes `obs` (batch × obs_dim) and gives `action` = tanh(μ), and `mean` (μ) and `log_std` (clamped log σ)
+//! for those who want to sample: a = tanh(mean + exp(log_std)·ε).
+//!
+//! The protobuf is written by hand. The crates that carry ONNX's messages bring a protobuf runtime or build step for
+//! the seven message types used here, each a few length-prefixed fields.
+//!
+//! ```
+//! use offing::{Rng, export::onnx, sac::Actor};
+//! let actor = Actor::new(11, 3, &[32, 32], [-5.0, 2.0], &mut Rng::stream(0, "doc", 0));
+//! let bytes = onnx(&actor).unwrap();
+//! assert!(bytes.len() > 4 * (11 * 32 + 32 * 32 + 32 * 6));
+//! ```
+
+use crate::error::Result;
+use crate::nn::Tensors;
+use crate::sac::Actor;
+
+/// Operator set and file version: Gemm, Relu, Clip and Tanh have not changed since, and every runtime of the last years
+/// (ONNX Runtime 1.6 and later) reads it.
+const OPSET: u64 = 13;
+const IR_VERSION: u64 = 7;
+/// TensorProto.FLOAT.
+const FLOAT: u64 = 1;
+
+/// The policy as the content of an `.onnx` file.
+pub fn onnx(actor: &Actor) -> Result<Vec<u8>> {
+    let policy = actor.to_policy();
+    let hidden = (0..).take_while(|l| policy.shape(&format!("hidden.{l}.weight")).is_some()).count();
+    let mut graph = Message::default();
+    let mut last = "obs".to_string();
+    for l in 0..hidden {
+        graph.message(1, gemm(&last, &format!("hidden.{l}"), &format!("linear.{l}")));
+        graph.message(1, node("Relu", &[&format!("linear.{l}")], &format!("features.{l}")));
+        last = format!("features.{l}");
+    }
+    graph.message(1, gemm(&last, "mean", "mean"));
+    graph.message(1, node("Tanh", &["mean"], "action"));
+    graph.message(1, gemm(&last, "log_std", "log_std.free"));
+    graph.message(1, node("Clip", &["log_std.free", "log_std.low", "log_std.high"], "log_std"));
+    graph.text(2, "policy");
+    for name in policy.names().filter(|n| *n != "log_std_range") {
+        graph.message(5, tensor(name, &policy)?);
+    }
+    let [low, high] = actor.log_std();
+    graph.message(5, constant("log_std.low", &[], &[low]));
+    graph.message(5, constant("log_std.high", &[], &[high]));
+    graph.message(11, value("obs", actor.obs_dim()));
+    for name in ["action", "mean", "log_std"] {
+        graph.message(12, value(name, actor.act_dim()));
+    }
+
+    let mut opset = Message::default();
+    opset.text(1, "");
+    opset.number(2, OPSET);
+    let mut model = Message::default();
+    model.number(1, IR_VERSION);
+    model.text(2, "offing");
+    model.text(3, env!("CARGO_PKG_VERSION"));
+    model.text(
+        6,
+        "A tanh-Gaussian policy: action = tanh(mean); a sample is tanh(mean + exp(log_std) * noise).",
+    );
+    model.message(7, graph);
+    model.message(8, opset);
+    Ok(model.0)
+}
+
+/// A protobuf message under construction.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    fn number(&mut self, field: u64, value: u64) {
+        self.varint(field << 3);
+        self.varint(value);
+    }
+
+    fn bytes(&mut self, field: u64, value: &[u8]) {
+        self.varint(field << 3 | 2);
+        self.varint(value.len() as u64);
+        self.0.extend_from_slice(value);
+    }
+
+    fn text(&mut self, field: u64, value: &str) {
+        self.bytes(field, value.as_bytes());
+    }
+
+    fn message(&mut self, field: u64, value: Message) {
+        self.bytes(field, &value.0);
+    }
+}
+
+/// NodeProto.
+fn node(operator: &str, inputs: &[&str], output: &str) -> Message {
+    let mut node = Message::default();
+    inputs.iter().for_each(|input| node.text(1, input));
+    node.text(2, output);
+    node.text(3, &format!("{operator}:{output}"));
+    node.text(4, operator);
+    node
+}
+
+/// y = x Wᵀ + b, with W as it is stored: outputs × inputs.
+fn gemm(input: &str, layer: &str, output: &str) -> Message {
+    let mut node = node("Gemm", &[input, &format!("{layer}.weight"), &format!("{layer}.bias")], output);
+    let mut transposed = Message::default();
+    transposed.text(1, "transB");
+    transposed.number(3, 1);
+    transposed.number(20, 2); // AttributeProto.INT
+    node.message(5, transposed);
+    node
+}
+
+/// TensorProto of a stored tensor.
+fn tensor(name: &str, policy: &Tensors) -> Result<Message> {
+    let shape = policy.shape(name).unwrap_or_default();
+    Ok(constant(name, shape, &policy.f32(name, shape)?))
+}
+
+fn constant(name: &str, shape: &[usize], values: &[f32]) -> Message {
+    let mut tensor = Message::default();
+    shape.iter().for_each(|&size| tensor.number(1, size as u64));
+    tensor.number(2, FLOAT);
+    tensor.text(8, name);
+    tensor.bytes(9, &values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>());
+    tensor
+}
+
+/// ValueInfoProto of a float matrix with any number of rows.
+fn value(name: &str, width: usize) -> Message {
+    let (mut rows, mut columns) = (Message::default(), Message::default());
+    rows.text(2, "batch");
+    columns.number(1, width as u64);
+    let (mut shape, mut matrix, mut kind) = (Message::default(), Message::default(), Message::default());
+    shape.message(1, rows);
+    shape.message(1, columns);
+    matrix.number(1, FLOAT);
+    matrix.message(2, shape);
+    kind.message(1, matrix);
+    let mut value = Message::default();
+    value.text(1, name);
+    value.message(2, kind);
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    /// The fields of a message: number and content (a varint as its eight bytes).
+    fn fields(mut bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
+        fn varint(bytes: &mut &[u8]) -> u64 {
+            let (mut value, mut shift) = (0, 0);
+            loop {
+                let byte = bytes[0];
+                *bytes = &bytes[1..];
+                value |= u64::from(byte & 0x7f) << shift;
+                shift += 7;
+                if byte < 0x80 {
+                    return value;
+                }
+            }
+        }
+        let mut found = Vec::new();
+        while !bytes.is_empty() {
+            let tag = varint(&mut bytes);
+            let content = match tag & 7 {
+                0 => varint(&mut bytes).to_le_bytes().to_vec(),
+                2 => {
+                    let length = varint(&mut bytes) as usize;
+                    let (content, rest) = bytes.split_at(length);
+                    bytes = rest;
+                    content.to_vec()
+                }
+                other => panic!("wire type {other} is not written here"),
+            };
+            found.push((tag >> 3, content));
+        }
+        found
+    }
+
+    fn texts(message: &[u8], field: u64) -> Vec<String> {
+        let found = fields(message).into_iter().filter(|(number, _)| *number == field);
+        found.map(|(_, text)| String::from_utf8(text).unwrap()).collect()
+    }
+
+    #[test]
+    fn every_input_of_a_node_is_given_before_it_and_tensors_fill_their_shapes() {
+        let actor = Actor::new(5, 3, &[8, 4], [-5.0, 2.0], &mut Rng::stream(1, "actor", 0));
+        let model = onnx(&actor).unwrap();
+        let graph = fields(&model).into_iter().find(|(number, _)| *number == 7).unwrap().1;
+        let mut known = vec!["obs".to_string()];
+        for (_, tensor) in fields(&graph).iter().filter(|(number, _)| *number == 5) {
+            known.extend(texts(tensor, 8));
+            let parts = fields(tensor);
+            let size = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+            let wanted: u64 = parts.iter().filter(|(n, _)| *n == 1).map(|(_, d)| size(d)).product();
+            let raw = parts.iter().find(|(n, _)| *n == 9).unwrap().1.len() as u64;
+            assert_eq!(raw, 4 * wanted, "{:?}", texts(tensor, 8));
+        }
+        assert_eq!(known.len(), 1 + 2 * 4 + 2, "three layers and one more head, and the clamp");
+        let mut operators = Vec::new();
+        for (_, node) in fields(&graph).iter().filter(|(number, _)| *number == 1) {
+            for input in texts(node, 1) {
+                assert!(known.contains(&input), "{input} is used before it is given");
+            }
+            known.extend(texts(node, 2));
+            operators.extend(texts(node, 4));
+        }
+        assert_eq!(operators, ["Gemm", "Relu", "Gemm", "Relu", "Gemm", "Tanh", "Gemm", "Clip"]);
+        for (_, output) in fields(&graph).iter().filter(|(number, _)| *number == 12) {
+            assert!(known.contains(&texts(output, 1)[0]));
+        }
+    }
+
+    #[test]
+    fn long_numbers_are_split_as_protobuf_wants() {
+        let mut message = Message::default();
+        message.number(1, 300);
+        assert_eq!(message.0, [0x08, 0xac, 0x02]);
+    }
+}

@@ -1,0 +1,94 @@
+"""A policy exported as ONNX gives in ONNX Runtime what offing itself computes.
+
+Needs: pip install pytest onnxruntime safetensors numpy
+Run:   cargo build && pytest scripts/test_onnx.py
+The program is looked for in $OFFING, else in the Cargo target directory (debug, then release).
+"""
+
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import onnxruntime
+import pytest
+from safetensors.numpy import save_file
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def offing(*arguments):
+    if "OFFING" in os.environ:
+        program = os.environ["OFFING"]
+    else:
+        target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+        found = [target / profile / "offing" for profile in ("debug", "release")]
+        found = [path for path in found if path.exists()]
+        if not found:
+            pytest.exit("build the program first: cargo build")
+        program = found[0]
+    return subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True)
+
+
+def policy(path, obs_dim, act_dim, hidden, log_std_range=None):
+    """A random policy in offing's layout; weights of log σ are wide enough to reach the clamp."""
+    rng = np.random.default_rng(0)
+    tensors, width = {}, obs_dim
+    names = [(f"hidden.{i}", size) for i, size in enumerate(hidden)] + [("mean", act_dim), ("log_std", act_dim)]
+    for name, size in names:
+        scale = 40.0 if name == "log_std" else 1.0
+        tensors[f"{name}.weight"] = (rng.normal(size=(size, width)) * scale / np.sqrt(width)).astype(np.float32)
+        tensors[f"{name}.bias"] = rng.normal(size=size).astype(np.float32)
+        if name.startswith("hidden"):
+            width = size
+    if log_std_range is not None:
+        tensors["log_std_range"] = np.array(log_std_range, np.float32)
+    save_file(tensors, path)
+    return tensors
+
+
+@pytest.mark.parametrize(
+    "obs_dim, act_dim, hidden, log_std_range",
+    [(11, 3, [256, 256], None), (17, 6, [256, 256, 256], (-5, 2)), (4, 2, [], (-5, 2)), (1, 1, [7], None)],
+)
+def test_onnxruntime_gives_our_actions(tmp_path, obs_dim, act_dim, hidden, log_std_range):
+    tensors = policy(tmp_path / "p.safetensors", obs_dim, act_dim, hidden, log_std_range)
+    run = offing("export", tmp_path / "p.safetensors", tmp_path / "p.onnx")
+    assert run.returncode == 0, run.stderr
+    obs = np.random.default_rng(1).normal(size=(1000, obs_dim)).astype(np.float32)
+    np.save(tmp_path / "obs.npy", obs)
+    run = offing("act", tmp_path / "p.safetensors", tmp_path / "obs.npy", tmp_path / "act.npy")
+    assert run.returncode == 0, run.stderr
+    ours = np.load(tmp_path / "act.npy")
+
+    session = onnxruntime.InferenceSession(tmp_path / "p.onnx", providers=["CPUExecutionProvider"])
+    assert [i.name for i in session.get_inputs()] == ["obs"]
+    assert session.get_inputs()[0].shape == ["batch", obs_dim]
+    action, mean, log_std = session.run(["action", "mean", "log_std"], {"obs": obs})
+    assert ours.shape == action.shape == (1000, act_dim)
+    assert np.abs(action - ours).max() <= 1e-5
+
+    # The other two outputs against the formula in float64.
+    x = obs.astype(np.float64)
+    for i in range(len(hidden)):
+        x = np.maximum(x @ tensors[f"hidden.{i}.weight"].T + tensors[f"hidden.{i}.bias"], 0)
+    head = {name: x @ tensors[f"{name}.weight"].T + tensors[f"{name}.bias"] for name in ("mean", "log_std")}
+    low, high = log_std_range or (-20, 2)
+    assert np.abs(mean - head["mean"]).max() <= 1e-5 * max(1, np.abs(head["mean"]).max())
+    assert np.abs(log_std - head["log_std"].clip(low, high)).max() <= 1e-4
+    assert (log_std == low).any() or (log_std == high).any(), "the clamp is reached, so it is tested"
+    one = session.run(["action"], {"obs": obs[:1]})[0]
+    assert np.abs(one - action[:1]).max() <= 1e-6, "any number of rows"
+
+
+def test_what_is_no_policy_is_refused_in_one_line(tmp_path):
+    (tmp_path / "p.safetensors").write_bytes(b"<html>")
+    policy(tmp_path / "good.safetensors", 3, 1, [4])
+    np.save(tmp_path / "wide.npy", np.zeros((2, 5), np.float32))
+    for arguments, piece in [
+        (("export", tmp_path / "p.safetensors", tmp_path / "p.onnx"), "p.safetensors"),
+        (("export", tmp_path / "good.safetensors", tmp_path / "p.txt"), ".onnx"),
+        (("act", tmp_path / "good.safetensors", tmp_path / "wide.npy", tmp_path / "a.npy"), "wanted 3 columns"),
+    ]:
+        run = offing(*arguments)
+        assert run.returncode == 2 and len(run.stderr.splitlines()) == 1 and piece in run.stderr, run.stderr
