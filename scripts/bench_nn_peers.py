@@ -1,10 +1,11 @@
 """The learning core against PyTorch eager and JAX jit: the same work, in turns, in one run, on the same threads.
 
     pip install torch jax numpy
-    cargo build --release --example bench_nn
-    python scripts/bench_nn_peers.py [--threads 2] [--rounds 12] [--json F]
+    cargo build --release
+    python scripts/bench_nn_peers.py [--threads 2] [--rounds 8] [--only sac,ensemble,forecast] [--json F]
 
-Each contender is a process of its own that waits for its turn, so that no thread pool disturbs another's.
+Ours is `offing bench sac` and `offing bench dynamics`, started anew every round. A peer is a process of its own that
+waits for its turn, so that no thread pool disturbs another's.
 """
 
 import argparse
@@ -14,36 +15,16 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 OBS, ACT, BATCH, MEMBERS, ROWS = 17, 6, 256, 7, 50_000
 SAC_HIDDEN, MODEL_HIDDEN = [256] * 3, [400] * 4
 DECAY = [2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4]
 
-# Multiply-adds count as two operations. A layer costs one product forward, one for its weights' gradient and, except
-# for the first, one for its input's gradient; only the smaller critic's input gradient reaches the actor.
-
-
-def products(sizes):
-    return sum(a * b for a, b in zip(sizes, sizes[1:]))
-
-
-def training(sizes):
-    return 3 * products(sizes) - sizes[0] * sizes[1]
-
-
 ACTOR = [OBS, *SAC_HIDDEN, 2 * ACT]
 CRITIC = [OBS + ACT, *SAC_HIDDEN, 1]
 MODEL = [OBS + ACT, *MODEL_HIDDEN, 2 * (OBS + 1)]
-CRITIC_INPUT = products(CRITIC) - OBS * SAC_HIDDEN[0]
-SAC_FLOP = 2 * BATCH * (
-    products(ACTOR) + 2 * products(CRITIC)  # targets
-    + 2 * training(CRITIC)
-    + training(ACTOR) + 2 * products(CRITIC) + CRITIC_INPUT
-)
-SAC_FLOP_BOTH_CRITICS = SAC_FLOP + 2 * BATCH * CRITIC_INPUT
-ENSEMBLE_FLOP = 2 * BATCH * MEMBERS * training(MODEL)
-FORWARD_FLOP = 2 * ROWS * MEMBERS * products(MODEL)
 
 
 def torch_worker(threads):
@@ -277,24 +258,57 @@ def serve(work):
         print(json.dumps(seconds), flush=True)
 
 
-class Contender:
-    def __init__(self, command, env=None, greets=True):
+class Peer:
+    def __init__(self, command, env):
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **env}
         )
-        if greets:
-            assert self.process.stdout.readline().strip() == "ready", command
+        assert self.process.stdout.readline().strip() == "ready", command
 
     def run(self, name, runs):
         print(name, runs, file=self.process.stdin, flush=True)
         return json.loads(self.process.stdout.readline())
 
 
+class Offing:
+    """Runs the command line; keeps the peak, the operations and the commit it reports."""
+
+    def __init__(self, binary, threads):
+        self.binary, self.threads = binary, str(threads)
+        self.peaks, self.shares, self.flop, self.about = [], {}, {}, {}
+
+    def bench(self, *args):
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "bench.json")
+            command = [self.binary, "bench", *args, "--threads", self.threads, "--samples", "1", "--json", out]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            with open(out) as f:
+                found = json.load(f)
+        self.about = {key: found[key] for key in ("commit", "machine")}
+        return {r["name"]: r["samples"] for r in found["results"]}
+
+    def run(self, name, runs):
+        if name == "forecast":
+            found = self.bench("dynamics", "--updates", "1", "--rows", str(ROWS))
+            return {
+                "forecast": [ROWS / r for r in found["forecast by all members"]],
+                "step": [ROWS / r for r in found["step by one member a row"]],
+            }
+        sac = name == "sac"
+        found = self.bench("sac", "--updates", str(runs)) if sac else self.bench(
+            "dynamics", "--updates", str(runs), "--rows", "0")
+        self.peaks += found["FMA peak"]
+        self.shares.setdefault(name, []).extend(found["share of the peak"])
+        self.flop[name] = found["products of an update" if sac else "products of a step"][0]
+        return {name: [ms / 1e3 for ms in found["update" if sac else "step"]]}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--binary", default="target/release/examples/bench_nn")
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--only", default="sac,ensemble,forecast", help="which of sac, ensemble and forecast")
+    parser.add_argument("--binary", default="target/release/offing")
     parser.add_argument("--json")
     parser.add_argument("--wait", action="store_true", help="measure only when a line comes in (the machine is quiet)")
     parser.add_argument("--worker", choices=["torch", "jax"])
@@ -304,56 +318,64 @@ def main():
     threads = str(args.threads)
     env = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "KMP_BLOCKTIME": "0", "JAX_PLATFORMS": "cpu"}
     me = [sys.executable, os.path.abspath(__file__), "--threads", threads, "--worker"]
-    ours = Contender([args.binary, threads], greets=False)
-    contenders = {"offing": ours, "torch": Contender([*me, "torch"], env), "jax": Contender([*me, "jax"], env)}
-    # Runs a round: enough to be steady, short enough that a disturbance hits all alike.
-    plan = {"sac": 20, "ensemble": 4, "forecast": 1}
+    ours = Offing(args.binary, args.threads)
+    peers = {"torch": Peer([*me, "torch"], env), "jax": Peer([*me, "jax"], env)}
+    # Runs a round: enough to be steady, short enough that a disturbance hits all alike. A forecast takes seconds.
+    plan = {"sac": (40, args.rounds), "ensemble": (8, args.rounds), "forecast": (1, min(args.rounds, 3))}
+    plan = {name: plan[name] for name in args.only.split(",")}
     times = {}
     if args.wait:
         print("ready to measure", flush=True)
         sys.stdin.readline()
-    for contender in contenders.values():
-        for name in ("sac", "ensemble"):
-            contender.run(name, 3)
-    for _ in range(args.rounds):
-        times.setdefault(("offing", "peak"), []).extend(ours.run("peak", 10))
-        for name, runs in plan.items():
-            if name == "forecast" and len(times.get(("offing", name), [])) >= 2:
+    for peer in peers.values():
+        for name in plan:
+            if name != "forecast":
+                peer.run(name, 3)
+    for turn in range(args.rounds):
+        for name, (runs, rounds) in plan.items():
+            if turn >= rounds:
                 continue
-            for who, contender in contenders.items():
-                times.setdefault((who, name), []).extend(contender.run(name, runs))
-                time.sleep(0.02)
-        if len(times.get(("offing", "step"), [])) < 6:
-            times.setdefault(("offing", "step"), []).extend(ours.run("step", 1))
-    report(times, args)
+            for what, seconds in ours.run(name, runs).items():
+                times.setdefault(("offing", what), []).extend(seconds)
+            for who, peer in peers.items():
+                times.setdefault((who, name), []).extend(peer.run(name, runs))
+    report(times, ours, args)
 
 
-def report(times, args):
+def report(times, ours, args):
     median = {key: statistics.median(v) for key, v in times.items()}
-    peak = 1 / median[("offing", "peak")]
-    print(f"{args.threads} threads, {args.rounds} rounds; FMA peak {peak:.0f} GFLOP/s (median)\n")
-    print("| | offing | PyTorch | JAX | PyTorch/offing | JAX/offing | share of peak |")
+    print(f"{args.threads} threads, {args.rounds} rounds, {ours.about['machine']}, commit {ours.about['commit']}", end="")
+    print(f"; FMA peak {statistics.median(ours.peaks):.0f} GFLOP/s (median)\n" if ours.peaks else "\n")
+    print("| median ms (best) | offing | PyTorch | JAX | PyTorch/offing | JAX/offing | share of the peak |")
     print("|---|---|---|---|---|---|---|")
-    flop = dict(sac=SAC_FLOP, ensemble=ENSEMBLE_FLOP, forecast=FORWARD_FLOP)
-    for name in ("sac", "ensemble", "forecast"):
-        o, t, j = (median[(who, name)] for who in ("offing", "torch", "jax"))
-        share = flop[name] / o / 1e9 / peak
-        print(f"| {name} ms | {o*1e3:.2f} | {t*1e3:.2f} | {j*1e3:.2f} | {t/o:.2f} | {j/o:.2f} | {share:.1%} |")
-    o, t = median[("offing", "step")], median[("torch", "forecast")]
-    print(f"| step, one member a row, ms | {o*1e3:.1f} | | | {t/o:.1f} | | |")
-    full = SAC_FLOP_BOTH_CRITICS / median[("offing", "sac")] / 1e9 / peak
-    print(f"\nsac: {SAC_FLOP/1e9:.3f} GFLOP needed; counting both critics' gradients into the actor it would be "
-          f"{SAC_FLOP_BOTH_CRITICS/1e9:.3f} and {full:.1%} of the peak")
-    best = {key: min(v) for key, v in times.items()}
-    print("best ms:", {f"{w} {n}": round(v * 1e3, 2) for (w, n), v in best.items() if n != "peak"})
-    if args.json:
-        results = [
-            {"name": f"{who}/{name}", "unit": "s", "median": median[(who, name)], "samples": v}
-            for (who, name), v in times.items()
+    results = [
+        {"name": f"{name}, {who}", "unit": "s", "median": median[(who, name)], "samples": v}
+        for (who, name), v in times.items()
+    ]
+    for name in ("sac", "ensemble", "forecast", "step"):
+        if ("offing", name) not in median:
+            continue
+        # A step by one member a row does what the peers' forecast by all members is otherwise needed for.
+        theirs = "forecast" if name == "step" else name
+        keys = [("offing", name), ("torch", theirs), ("jax", theirs)]
+        o, t, j = (median[key] for key in keys)
+        cells = [f"{median[key] * 1e3:.2f} ({min(times[key]) * 1e3:.2f})" for key in keys]
+        share = statistics.median(ours.shares[name]) if name in ours.shares else None
+        print(f"| {name} | {' | '.join(cells)} | {t / o:.2f} | {j / o:.2f} | {f'{share:.1%}' if share else ''} |")
+        results += [
+            {"name": f"{name}, PyTorch/offing", "unit": "ratio", "median": t / o, "samples": [t / o]},
+            {"name": f"{name}, JAX/offing", "unit": "ratio", "median": j / o, "samples": [j / o]},
         ]
-        out = {"bench": "nn", "commit": "", "machine": os.uname().machine, "threads": args.threads, "results": results}
+        if share:
+            shares = ours.shares[name]
+            results.append({"name": f"{name}, share of the peak", "unit": "ratio", "median": share, "samples": shares})
+    if args.json:
+        if ours.peaks:
+            peak = statistics.median(ours.peaks)
+            results.append({"name": "FMA peak", "unit": "GFLOP/s", "median": peak, "samples": ours.peaks})
+        out = {"bench": "nn peers", **ours.about, "threads": args.threads, "results": results}
         with open(args.json, "w") as f:
-            json.dump(out, f)
+            json.dump(out, f, indent=1)
 
 
 if __name__ == "__main__":

@@ -156,6 +156,12 @@ impl<'a> Trainer<'a> {
         self.progress(self.state.finished, self.state.position)
     }
 
+    /// Floating-point operations of the matrix products one gradient step of all members on `rows` rows each needs, a
+    /// multiply-add counting as two.
+    pub fn step_flop(&self, rows: usize) -> f64 {
+        (2 * rows * self.cfg.members * self.stack.shape().training_multiplies()) as f64
+    }
+
     /// One gradient step of every member; after the last of an epoch, also the hold-out error, the choice of the best
     /// weights and the decision to stop. Nothing once training is over.
     pub fn step(&mut self) -> Result<Progress> {

@@ -280,6 +280,38 @@ unsafe fn accumulate_avx2<const H: usize, const ROW: usize, const COL: usize>(
     }
 }
 
+/// `rounds` times ten independent chains of eight lanes: enough to hide the latency of two units. Nothing is kept; it
+/// only keeps the multipliers busy.
+pub(super) fn multiply_adds(simd: Simd, rounds: usize) {
+    match simd {
+        Simd::Portable => {
+            let (x, y) = std::hint::black_box((0.999f32, 1e-3f32));
+            let mut acc = std::hint::black_box([1.0f32; 80]);
+            for _ in 0..rounds {
+                acc.iter_mut().for_each(|a| *a = *a * x + y);
+            }
+            std::hint::black_box(&acc);
+        }
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a `Simd::Avx2` exists only where AVX2 and FMA were detected.
+        Simd::Avx2(_) => unsafe { multiply_adds_avx2(rounds) },
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn multiply_adds_avx2(rounds: usize) {
+    use core::arch::x86_64::*;
+    let (x, y) = std::hint::black_box((_mm256_set1_ps(0.999), _mm256_set1_ps(1e-3)));
+    let mut acc = std::hint::black_box([_mm256_set1_ps(1.0); 10]);
+    for _ in 0..rounds {
+        for a in &mut acc {
+            *a = _mm256_fmadd_ps(*a, x, y);
+        }
+    }
+    std::hint::black_box(&acc);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -67,6 +67,12 @@ impl Shape {
         self.sizes.windows(2).map(|w| w[0] * w[1]).sum()
     }
 
+    /// Multiply-adds of one training pass of one row: each layer's product, its weights' gradient and, except for the
+    /// first, its input's gradient.
+    pub fn training_multiplies(&self) -> usize {
+        3 * self.multiplies() - self.sizes[0] * self.sizes[1]
+    }
+
     fn lanes(&self, l: usize) -> usize {
         if self.outputs(l) == 1 { 1 } else { LANES }
     }

@@ -125,6 +125,18 @@ impl Sac {
         }
     }
 
+    /// Floating-point operations of the matrix products one update of `rows` rows needs, a multiply-add counting as
+    /// two. Each row's gradient into the actor passes through its smallest critic only, and only to the action.
+    pub fn update_flop(&self, rows: usize) -> f64 {
+        let (actor, critic) = (self.actor.stack.shape(), self.critics.shape());
+        let nets = self.critics.nets();
+        let into_actor = critic.multiplies() - self.actor.obs_dim() * critic.outputs(0);
+        let targets = actor.multiplies() + nets * critic.multiplies();
+        let critics = nets * critic.training_multiplies();
+        let policy = actor.training_multiplies() + nets * critic.multiplies() + into_actor;
+        (2 * rows * (targets + critics + policy)) as f64
+    }
+
     /// One whole update: the blocks below in the configured order, targets last. Noise comes from `rng`.
     pub fn update(&mut self, batch: &Batch, rng: &mut Rng) -> Result<Losses> {
         let (next, current) = (Noise::draw(rng), Noise::draw(rng));

@@ -1,8 +1,10 @@
 //! `offing bench …`: speed, measured. Every bench prints a table and writes the same JSON.
 
 mod data;
+mod dynamics;
 mod env;
 mod knn;
+mod sac;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -10,6 +12,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Subcommand;
+use offing::nn::{Team, peak};
+use offing::{Batch, Mat, Rng};
 use serde::Serialize;
 
 use super::data::write_json;
@@ -25,6 +29,10 @@ pub(crate) enum Bench {
     Data(data::Args),
     /// Exact neighbour search on imagined transitions.
     Knn(knn::Args),
+    /// One gradient step of actor, critics and temperature.
+    Sac(sac::Args),
+    /// One gradient step of the model ensemble, and its forecasts.
+    Dynamics(dynamics::Args),
 }
 
 pub(crate) fn run(context: &Context, command: &Bench) -> Result<ExitCode> {
@@ -32,6 +40,8 @@ pub(crate) fn run(context: &Context, command: &Bench) -> Result<ExitCode> {
         Bench::Env(args) => env::run(context, args),
         Bench::Data(args) => data::run(context, args),
         Bench::Knn(args) => knn::run(context, args),
+        Bench::Sac(args) => sac::run(args),
+        Bench::Dynamics(args) => dynamics::run(args),
     }
 }
 
@@ -49,6 +59,59 @@ pub(crate) struct Common {
 /// A count of at least 1, for clap.
 pub(crate) fn positive(text: &str) -> std::result::Result<usize, String> {
     text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "wanted a whole number of at least 1".into())
+}
+
+/// What the benches of the learning core share: the shape of the work, which is half-cheetah's.
+#[derive(clap::Args)]
+pub(crate) struct Learning {
+    #[command(flatten)]
+    common: Common,
+    /// Threads that do the arithmetic.
+    #[arg(long, default_value_t = 2, value_parser = positive)]
+    threads: usize,
+    /// Gradient steps a sample round.
+    #[arg(long, default_value_t = 20, value_parser = positive)]
+    updates: usize,
+    /// Rows of one gradient step.
+    #[arg(long, default_value_t = 256, value_parser = positive)]
+    batch: usize,
+    /// Width of a state.
+    #[arg(long, default_value_t = 17, value_parser = positive)]
+    obs: usize,
+    /// Width of an action.
+    #[arg(long, default_value_t = 6, value_parser = positive)]
+    act: usize,
+}
+
+impl Learning {
+    /// Rows of noise: speed does not depend on what is learnt.
+    fn rows(&self, rows: usize, rng: &mut Rng) -> Batch {
+        let mut mat = |cols: usize| Mat::from_shape_fn((rows, cols), |_| rng.normal() as f32);
+        let (obs, act, next_obs) = (mat(self.obs), mat(self.act).mapv(f32::tanh), mat(self.obs));
+        Batch { rew: obs.column(0).to_owned(), obs, act, next_obs, done: vec![false; rows].into() }
+    }
+
+    /// Measures `--updates` runs of `step` and, before and after them, the machine's peak; records the times, the
+    /// peak, and the share of the peak that `flop` operations in the median time are.
+    fn measure(
+        &self,
+        recorder: &mut Recorder,
+        team: &Team,
+        (name, flop): (&str, f64),
+        mut step: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let before = peak(team);
+        let mut times = Vec::with_capacity(self.updates);
+        for _ in 0..self.updates {
+            times.push(seconds(&mut step)?);
+        }
+        // One side of a pair of peaks may be disturbed; their mean is what the updates could have had.
+        let peak = (before + peak(team)) / 2.0;
+        times.iter().for_each(|t| recorder.add(name, "ms", t * 1e3));
+        recorder.add("FMA peak", "GFLOP/s", peak / 1e9);
+        recorder.add("share of the peak", "ratio", flop / median(&times) / peak);
+        Ok(())
+    }
 }
 
 /// The samples of one measured thing.
