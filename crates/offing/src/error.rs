@@ -51,6 +51,9 @@ pub enum Error {
         /// The known names, or how to get the missing thing.
         hint: String,
     },
+    /// Whoever watches asked to stop; what was done so far is kept.
+    #[error("stopped on request; the same command goes on from here")]
+    Stopped,
     /// Anything else that is wrong with a request, already one clear line.
     #[error("{0}")]
     Invalid(String),

@@ -16,10 +16,13 @@ pub mod nn;
 pub mod dynamics;
 pub mod sac;
 pub mod uncertainty;
+pub mod pessimism;
 pub mod replay;
+pub mod imagination;
 pub mod export;
 pub mod run;
 pub mod collect;
+pub mod algo;
 
 pub use batch::{Batch, Mat};
 pub use error::{Error, Result};

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use indicatif::ProgressBar;
-use offing::collect::{Chosen, CollectConfig, Flow, Progress, collect, publish};
+use offing::collect::{Chosen, CollectConfig, Progress, collect, publish};
 use offing::data::scores::reference;
 use offing::env::Pool;
 use offing::nn::Team;
-use offing::run::RunDir;
+use offing::run::{Flow, RunDir};
 use offing_mujoco::{Physics, make};
 use serde::{Deserialize, Serialize};
 

@@ -24,7 +24,7 @@ use crate::nn::{Team, Tensors};
 use crate::policy::{Policy, Uniform};
 use crate::replay::Replay;
 use crate::rng::Rng;
-use crate::run::RunDir;
+use crate::run::{Flow, RunDir};
 use crate::sac::{Losses, Mean, Sac, SacConfig};
 
 /// How to train a behaviour policy.
@@ -78,15 +78,6 @@ pub struct Progress {
     pub last_return: Option<f64>,
     /// Its normalised score, where the task has one.
     pub last_score: Option<f64>,
-}
-
-/// What to do next, said by whoever watches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
-    /// Go on.
-    Continue,
-    /// Write a checkpoint at the end of this episode and stop.
-    Stop,
 }
 
 /// Trains in `run`, from its newest checkpoint if there is one; true when all steps are done. `watch` is called every

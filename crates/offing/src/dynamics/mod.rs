@@ -54,6 +54,18 @@ pub struct Step {
     pub forecast: Option<Forecast>,
 }
 
+impl Step {
+    /// Transitions that no model made, as a step: the mean is what happened and the spread 0. Enough for estimators that
+    /// look at rows alone.
+    pub fn of_rows(batch: Batch) -> Self {
+        let (rows, width) = (batch.len(), batch.obs_dim() + 1);
+        let mut mean = Mat::zeros((rows, width));
+        mean.slice_mut(ndarray::s![.., ..width - 1]).assign(&batch.next_obs);
+        mean.column_mut(width - 1).assign(&batch.rew);
+        Self { member: Array1::zeros(rows), mean, std: Mat::zeros((rows, width)), forecast: None, batch }
+    }
+}
+
 /// How many members a step has to compute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Members {

@@ -22,10 +22,12 @@
 //! ```
 
 mod checkpoints;
+mod clock;
 mod metrics;
 #[cfg(test)]
 mod tests;
 
+pub use clock::Clock;
 pub use metrics::{Record, read_metrics};
 
 use std::fs::{self, File};
@@ -42,6 +44,15 @@ use metrics::Metrics;
 pub const CONFIG: &str = "config.toml";
 /// A run's metrics file.
 pub const METRICS: &str = "metrics.jsonl";
+
+/// What to do next, said by whoever watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Go on.
+    Continue,
+    /// Write a checkpoint at the next opportunity and stop.
+    Stop,
+}
 
 /// A directory that this process works in. No other process can while it is held.
 #[derive(Debug)]

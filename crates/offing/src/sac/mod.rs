@@ -17,6 +17,7 @@
 //! ```
 
 mod actor;
+mod cloning;
 mod config;
 mod part;
 mod state;
@@ -24,6 +25,7 @@ mod state;
 mod tests;
 
 pub use actor::{Actor, Mean};
+pub use cloning::{Cloner, Objective};
 pub use config::{Alpha, Order, SacConfig, Schedule};
 
 use ndarray::{Array1, ArrayView2};

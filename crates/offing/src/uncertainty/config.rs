@@ -25,6 +25,12 @@ pub enum UncertaintyConfig {
     Pairwise(PairwiseConfig),
 }
 
+impl Default for UncertaintyConfig {
+    fn default() -> Self {
+        Self::Sumo(SumoConfig::default())
+    }
+}
+
 /// What estimators are built from.
 #[derive(Clone, Debug)]
 pub struct Source<'a> {

@@ -1,0 +1,128 @@
+//! Blocks of configuration that algorithms share.
+
+use serde::{Deserialize, Serialize};
+
+use crate::dynamics::{EnsembleConfig, TerminationConfig};
+use crate::error::{Error, Result};
+
+/// The training loop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainConfig {
+    /// Gradient steps.
+    pub steps: u64,
+    /// Rows in a batch.
+    pub batch: usize,
+    /// Steps between evaluations in the simulator.
+    pub evaluate_every: u64,
+    /// Episodes of an evaluation.
+    pub episodes: usize,
+    /// Steps between checkpoints; rounded up to the next rollout.
+    pub checkpoint_every: u64,
+    /// Added to every reward of the dataset before anything else (AntMaze: −1).
+    pub reward_shift: f32,
+}
+
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self {
+            steps: 1_000_000,
+            batch: 256,
+            evaluate_every: 10_000,
+            episodes: 10,
+            checkpoint_every: 10_000,
+            reward_shift: 0.0,
+        }
+    }
+}
+
+impl TrainConfig {
+    /// Says what is wrong with the values, if anything.
+    pub fn check(&self) -> Result<()> {
+        for (name, value) in [
+            ("steps", self.steps),
+            ("batch", self.batch as u64),
+            ("evaluate_every", self.evaluate_every),
+            ("episodes", self.episodes as u64),
+            ("checkpoint_every", self.checkpoint_every),
+        ] {
+            if value == 0 {
+                return Err(Error::Invalid(format!("train.{name}: wanted at least 1, found 0")));
+            }
+        }
+        if !self.reward_shift.is_finite() {
+            return Err(Error::Invalid(format!(
+                "train.reward_shift: wanted a number, found {}",
+                self.reward_shift
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Imagined rollouts. Defaults are MOPO's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RolloutConfig {
+    /// Gradient steps between rollouts.
+    pub every: u64,
+    /// States of the dataset that a rollout starts from.
+    pub starts: usize,
+    /// Steps of a rollout (H).
+    pub length: usize,
+    /// Rollouts that the buffer has room for.
+    pub retain: usize,
+    /// Share of dataset rows in a batch (η).
+    pub real_ratio: f64,
+}
+
+impl Default for RolloutConfig {
+    fn default() -> Self {
+        Self { every: 1000, starts: 50_000, length: 5, retain: 5, real_ratio: 0.9 }
+    }
+}
+
+impl RolloutConfig {
+    /// Most rows that are kept.
+    pub fn capacity(&self) -> usize {
+        self.starts * self.length * self.retain
+    }
+
+    /// Rows of a batch of `batch` that come from the dataset.
+    pub fn real_rows(&self, batch: usize) -> usize {
+        (batch as f64 * self.real_ratio) as usize
+    }
+
+    /// Says what is wrong with the values, if anything.
+    pub fn check(&self) -> Result<()> {
+        for (name, value) in [
+            ("every", self.every as usize),
+            ("starts", self.starts),
+            ("length", self.length),
+            ("retain", self.retain),
+        ] {
+            if value == 0 {
+                return Err(Error::Invalid(format!("rollout.{name}: wanted at least 1, found 0")));
+            }
+        }
+        if !(0.0..=1.0).contains(&self.real_ratio) {
+            return Err(Error::Invalid(format!(
+                "rollout.real_ratio: wanted a number from 0 to 1, found {}; the paper has 0.9",
+                self.real_ratio
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// The dynamics model of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelConfig {
+    /// Size and training.
+    pub ensemble: EnsembleConfig,
+    /// Seed of its training; the run's own when not given, as in the paper. With 0, runs of all seeds share one model.
+    pub seed: Option<u64>,
+    /// When imagined episodes end; the rule of the dataset's task when not given.
+    pub termination: Option<TerminationConfig>,
+}

@@ -1,0 +1,16 @@
+//! Algorithms: each a file that reads like its pseudocode, built from the blocks above.
+//!
+//! | name | file | paper |
+//! |---|---|---|
+//! | `mopo`, `amorel`, `morel-sac`, each with any estimator | [`recipe`] | Algorithms 1 and 2; Yu et al. 2020 |
+//! | `bc` | [`bc`] | behaviour cloning |
+
+pub mod bc;
+pub mod config;
+pub mod recipe;
+pub mod session;
+#[cfg(test)]
+mod tests;
+
+pub use config::{ModelConfig, RolloutConfig, TrainConfig};
+pub use session::{Arena, Event, Session, Status};

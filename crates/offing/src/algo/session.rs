@@ -1,0 +1,219 @@
+//! What every algorithm needs around it: data, threads, a place to be scored, a run directory, and someone who watches.
+
+use serde_json::{Map, Value, json};
+
+use super::config::{ModelConfig, TrainConfig};
+use crate::batch::Mat;
+use crate::data::Dataset;
+use crate::data::scores::Reference;
+use crate::dynamics::{self, Cached, Ensemble, Fit, FitEvent, TerminationConfig};
+use crate::env::Pool;
+use crate::error::{Error, Result};
+use crate::eval::evaluate;
+use crate::home::Home;
+use crate::imagination::Tally;
+use crate::nn::{Team, Tensors};
+use crate::rng::Rng;
+use crate::run::{Clock, Flow, RunDir};
+use crate::sac::{Actor, Losses, Mean};
+
+/// A simulator to score policies in.
+#[derive(Clone, Copy)]
+pub struct Arena<'a> {
+    /// Simulators of the dataset's task.
+    pub pool: &'a Pool<'a>,
+    /// Its reference returns, where it has any.
+    pub reference: Option<Reference>,
+}
+
+/// The surroundings of one training.
+pub struct Session<'a> {
+    /// The rows to learn from.
+    pub data: &'a Dataset,
+    /// Where models and indexes are kept.
+    pub home: &'a Home,
+    /// The threads to work with.
+    pub team: &'a Team,
+    /// Seed of everything random in the run.
+    pub seed: u64,
+    /// Where policies are scored; nowhere for data without a simulator.
+    pub arena: Option<Arena<'a>>,
+    /// AntMaze's goal, for its termination function.
+    pub goal: Option<[f32; 2]>,
+    /// Where results go.
+    pub run: &'a mut RunDir,
+    /// Told of everything; says whether to go on.
+    pub watch: &'a mut dyn FnMut(Event<'_>) -> Flow,
+    /// Where the time goes.
+    pub clock: Clock,
+    /// Scores of the run so far.
+    pub scores: Scores,
+}
+
+/// Returns in the simulator, as far as they were measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Scores {
+    /// Mean return of the last evaluation.
+    pub last: Option<f64>,
+    /// The best so far. Choosing by it uses the simulator, which offline learning does not have: report both.
+    pub best: Option<f64>,
+}
+
+/// How a training stands.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// Gradient steps taken.
+    pub step: u64,
+    /// Gradient steps in all.
+    pub steps: u64,
+    /// What the last update found.
+    pub losses: Losses,
+    /// The last rollout and the scoring after it.
+    pub tally: Option<Tally>,
+    /// Returns so far.
+    pub scores: Scores,
+    /// Normalised score of the last evaluation.
+    pub last_score: Option<f64>,
+}
+
+/// What happens in a training.
+pub enum Event<'a> {
+    /// Something to say, one line.
+    Note(String),
+    /// The dynamics model took a step.
+    Fit(&'a dynamics::Progress),
+    /// The learner took steps.
+    Step(&'a Status),
+}
+
+impl Session<'_> {
+    /// The stream of random numbers of `name` number `index`. Numbering streams by step is what makes a resumed run
+    /// equal to an uninterrupted one.
+    pub fn rng(&self, name: &str, index: u64) -> Rng {
+        Rng::stream(self.seed, name, index)
+    }
+
+    /// Says something.
+    pub fn note(&mut self, line: impl Into<String>) {
+        (self.watch)(Event::Note(line.into()));
+    }
+
+    /// The dynamics model: found in the cache by content, or fitted.
+    pub fn model(&mut self, cfg: &ModelConfig) -> Result<Ensemble> {
+        let termination = match &cfg.termination {
+            Some(given) => given.clone(),
+            None => TerminationConfig::of_task(task_of(&self.data.name), self.goal)?,
+        };
+        let fit = Fit {
+            rows: &self.data.rows,
+            config: &cfg.ensemble,
+            termination: &termination,
+            seed: cfg.seed.unwrap_or(self.seed),
+        };
+        let watch = &mut *self.watch;
+        let mut progress = |event: FitEvent<'_>| {
+            let flow = match event {
+                FitEvent::Note(line) => watch(Event::Note(line)),
+                FitEvent::Step(progress) => watch(Event::Fit(progress)),
+            };
+            match flow {
+                Flow::Continue => Ok(()),
+                Flow::Stop => Err(Error::Stopped),
+            }
+        };
+        let (home, team) = (self.home, self.team);
+        let cached: Cached = self.clock.time("model", || dynamics::cached(home, fit, team, &mut progress))?;
+        let (verb, elites) = (if cached.fresh { "fitted" } else { "found" }, cached.model.elites());
+        let errors: Vec<f64> = elites.iter().map(|&m| cached.model.holdout()[m]).collect();
+        let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+        self.note(format!(
+            "{verb} the dynamics model ({} members, {} epochs, hold-out error of its elites {mean:.4})",
+            cached.model.members(),
+            cached.epochs
+        ));
+        Ok(cached.model)
+    }
+
+    /// States of the dataset to start rollouts from, drawn with replacement.
+    pub fn starts(&self, count: usize, rng: &mut Rng) -> Mat {
+        let rows: Vec<usize> = (0..count).map(|_| rng.below(self.data.rows.len())).collect();
+        self.data.rows.obs.select(ndarray::Axis(0), &rows)
+    }
+
+    /// Scores the policy, where there is a simulator, and records that together with `values`; keeps the best policy.
+    pub fn record(
+        &mut self,
+        cfg: &TrainConfig,
+        status: &mut Status,
+        actor: &Actor,
+        values: Map<String, Value>,
+    ) -> Result<()> {
+        let mut line = Map::new();
+        line.insert("step".into(), json!(status.step));
+        line.extend(values);
+        if let Some(arena) = self.arena {
+            let seed = self.rng("evaluate", status.step).bits();
+            let found =
+                self.clock.time("evaluate", || evaluate(arena.pool, &Mean(actor), cfg.episodes, seed))?;
+            let mean = found.mean();
+            line.insert("return".into(), json!(mean));
+            line.insert("return_std".into(), json!(found.std()));
+            line.insert("length".into(), json!(found.mean_length()));
+            status.last_score = arena.reference.map(|r| found.score(&r));
+            line.insert("score".into(), json!(status.last_score));
+            if self.scores.best.is_none_or(|best| mean > best) {
+                self.scores.best = Some(mean);
+                self.run.write("best.safetensors", &actor.to_policy().to_bytes()?)?;
+            }
+            self.scores.last = Some(mean);
+            status.scores = self.scores;
+        }
+        self.run.record(Value::Object(line))
+    }
+
+    /// Tells the watcher how it stands.
+    pub fn tell(&mut self, status: &Status) -> Flow {
+        (self.watch)(Event::Step(status))
+    }
+
+    /// Keeps the state after `step` steps.
+    pub fn checkpoint(&mut self, step: u64, mut state: Tensors) -> Result<()> {
+        let or_nan = |x: Option<f64>| x.unwrap_or(f64::NAN);
+        state.put_f64("scores", &[or_nan(self.scores.last), or_nan(self.scores.best)]);
+        let run = &mut *self.run;
+        self.clock.time("checkpoint", || run.checkpoint(step, &state))
+    }
+
+    /// The newest state, if any.
+    pub fn resume(&mut self) -> Result<Option<(u64, Tensors)>> {
+        let found = self.run.resume()?;
+        for note in self.run.take_notes() {
+            self.note(note);
+        }
+        if let Some((step, state)) = &found {
+            let scores = state.f64("scores", 2)?;
+            let number = |x: f64| x.is_finite().then_some(x);
+            self.scores = Scores { last: number(scores[0]), best: number(scores[1]) };
+            self.note(format!("going on after step {step}"));
+        }
+        Ok(found)
+    }
+
+    /// Writes the finished policy.
+    pub fn finish(&mut self, actor: &Actor) -> Result<()> {
+        self.run.write("policy.safetensors", &actor.to_policy().to_bytes()?)?;
+        self.run.write("policy.onnx", &crate::export::onnx(actor)?)?;
+        Ok(())
+    }
+}
+
+/// The task of a dataset's name: its first word, or the maze for AntMaze.
+fn task_of(name: &str) -> &str {
+    name.split_once('-').map_or(name, |(body, rest)| if body == "antmaze" { full(name, rest) } else { body })
+}
+
+/// `antmaze-<maze>` of `antmaze-<maze>-<flavour>…`.
+fn full<'n>(name: &'n str, rest: &str) -> &'n str {
+    let maze = rest.split('-').next().map_or(0, str::len);
+    &name[.."antmaze-".len() + maze]
+}

@@ -1,0 +1,152 @@
+//! Every algorithm on a point mass: it learns more than its data show, resumes bit for bit and refuses nonsense.
+
+use std::path::Path;
+
+use super::*;
+use crate::data::Dataset;
+use crate::data::make::{Block, Follow, make};
+use crate::dynamics::{EnsembleConfig, TerminationConfig};
+use crate::env::point_mass::PointMass;
+use crate::env::{Env, Pool};
+use crate::error::Result;
+use crate::home::Home;
+use crate::nn::Team;
+use crate::pessimism::{Normaliser, Pessimism};
+use crate::policy::Policy;
+use crate::rng::Rng;
+use crate::run::{Clock, Flow, METRICS, RunDir, read_metrics};
+use crate::sac::SacConfig;
+use crate::uncertainty::UncertaintyConfig;
+use recipe::RecipeConfig;
+
+/// Steers to the middle half the time, and anywhere the other half.
+struct Clumsy;
+
+impl Policy for Clumsy {
+    fn act(&self, obs: &[f32], rng: &mut Rng, act: &mut [f32]) {
+        let careful = rng.uniform() < 0.3;
+        for (i, a) in act.iter_mut().enumerate() {
+            let steer = -0.6 * obs[i] - 0.6 * obs[2 + i];
+            *a = if careful { steer.clamp(-1.0, 1.0) } else { rng.range(-1.0, 1.0) as f32 };
+        }
+    }
+}
+
+fn new_env() -> Result<Box<dyn Env>> {
+    Ok(Box::new(PointMass::new()))
+}
+
+fn data() -> Dataset {
+    let pool = Pool::new(&new_env);
+    make("point-mass", &pool, &[Block { rows: 6000, behaviour: &Follow(&Clumsy) }], 0, &mut |_| ()).unwrap()
+}
+
+/// Mean return of the data's whole episodes.
+fn behaviour_return(data: &Dataset) -> f64 {
+    let whole = &data.episodes[..data.episodes.len() - 1];
+    let total: f64 = whole.iter().flat_map(|e| e.clone()).map(|i| f64::from(data.rows.rew[i])).sum();
+    total / whole.len() as f64
+}
+
+fn small(pessimism: Pessimism, estimator: &str, steps: u64) -> RecipeConfig {
+    let termination = TerminationConfig::Expression { alive: "obs[0] * obs[0] + obs[1] * obs[1] < 9".into() };
+    let ensemble = EnsembleConfig {
+        members: 3,
+        elites: 2,
+        hidden: vec![48, 48],
+        decay: vec![2.5e-5; 3],
+        max_epochs: Some(12),
+        ..EnsembleConfig::default()
+    };
+    RecipeConfig {
+        train: TrainConfig {
+            steps,
+            batch: 128,
+            evaluate_every: steps / 4,
+            checkpoint_every: 200,
+            ..TrainConfig::default()
+        },
+        rollout: RolloutConfig { every: 100, starts: 400, length: 5, retain: 5, real_ratio: 0.5 },
+        model: ModelConfig { ensemble, seed: None, termination: Some(termination) },
+        uncertainty: UncertaintyConfig::from_id(estimator).unwrap(),
+        pessimism,
+        sac: SacConfig { hidden: vec![64, 64], actor_lr: 1e-3, critic_lr: 1e-3, ..SacConfig::default() },
+    }
+}
+
+fn penalise() -> Pessimism {
+    Pessimism::Penalize { lambda: 1.0, normaliser: Normaliser::Dataset, reward_range: None }
+}
+
+/// Trains in `dir` until `stop_at`; the return of each evaluation.
+fn train(cfg: &RecipeConfig, data: &Dataset, dir: &Path, threads: usize, stop_at: u64) -> Vec<f64> {
+    let pool = Pool::new(&new_env);
+    let (home, team) = (Home::new(dir.join("home")), Team::new(threads));
+    let mut run = RunDir::open_or_create(&dir.join("run"), "test").unwrap();
+    let mut stop = false;
+    let mut watch = |event: Event<'_>| {
+        stop |= matches!(event, Event::Step(status) if status.step >= stop_at);
+        if stop { Flow::Stop } else { Flow::Continue }
+    };
+    let mut session = Session {
+        data,
+        home: &home,
+        team: &team,
+        seed: 1,
+        arena: Some(Arena { pool: &pool, reference: None }),
+        goal: None,
+        run: &mut run,
+        watch: &mut watch,
+        clock: Clock::default(),
+        scores: Default::default(),
+    };
+    recipe::train(cfg, &mut session).unwrap();
+    let records = read_metrics(&dir.join("run").join(METRICS)).unwrap();
+    records.iter().map(|r| r["return"].as_f64().unwrap()).collect()
+}
+
+#[test]
+fn mopo_amorel_and_morel_with_sumo_beat_the_behaviour_policy() {
+    let data = data();
+    let behaviour = behaviour_return(&data);
+    for rule in [penalise(), Pessimism::Truncate { alpha: 1.0 }, Pessimism::Halt { alpha: 1.0, penalty: 5.0 }] {
+        let dir = tempfile::tempdir().unwrap();
+        let returns = train(&small(rule, "sumo", 3200), &data, dir.path(), 2, u64::MAX);
+        assert!(returns[3] > behaviour + 5.0, "{rule:?}: {returns:?} against {behaviour}");
+    }
+}
+
+fn outcome(dir: &Path) -> Vec<Vec<u8>> {
+    let run = dir.join("run");
+    [METRICS, "policy.safetensors", "best.safetensors", "policy.onnx"]
+        .iter()
+        .map(|name| std::fs::read(run.join(name)).unwrap())
+        .collect()
+}
+
+#[test]
+fn a_stopped_and_resumed_run_equals_an_uninterrupted_one_on_any_number_of_threads() {
+    let data = data();
+    for (rule, estimator) in [(penalise(), "sumo"), (Pessimism::Truncate { alpha: 1.0 }, "pairwise")] {
+        let cfg = small(rule, estimator, 600);
+        let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        train(&cfg, &data, whole.path(), 1, u64::MAX);
+        for stop_at in [150, 320, u64::MAX] {
+            train(&cfg, &data, parts.path(), 2, stop_at);
+        }
+        assert!(outcome(whole.path()) == outcome(parts.path()), "{rule:?}");
+    }
+}
+
+#[test]
+fn a_running_maximum_survives_a_resume() {
+    let data = data();
+    let rule = Pessimism::Penalize { lambda: 1.0, normaliser: Normaliser::Running, reward_range: Some(1.0) };
+    let cfg = small(rule, "sumo", 400);
+    let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    train(&cfg, &data, whole.path(), 1, u64::MAX);
+    for stop_at in [100, u64::MAX] {
+        train(&cfg, &data, parts.path(), 1, stop_at);
+    }
+    assert!(outcome(whole.path()) == outcome(parts.path()));
+}

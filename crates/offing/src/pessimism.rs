@@ -1,0 +1,256 @@
+//! What is done about an uncertain step: nothing, a penalty (MOPO, Eq. 6), truncation (AMOReL, Eq. 7) or a halt (MOReL).
+//!
+//! ```
+//! use offing::pessimism::{Normaliser, Pessimism};
+//! let rule = Pessimism::Penalize { lambda: 1.0, normaliser: Normaliser::Dataset, reward_range: Some(4.0) };
+//! let mut guard = rule.calibrate(2.0, &ndarray::arr1(&[0.0, 1.0])).unwrap();
+//! let mut rewards = [1.0, 1.0];
+//! guard.penalise(&mut rewards, &[0.5, 2.0]); // û = u / 2 · 4
+//! assert_eq!(rewards, [0.0, -3.0]);
+//! ```
+
+use ndarray::Array1;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// The rule.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Pessimism {
+    /// Trust every step: no estimator is asked.
+    Ignore {},
+    /// r − λ·û on imagined rows.
+    Penalize {
+        /// Weight of the penalty (λ).
+        #[serde(default = "one")]
+        lambda: f32,
+        /// By what u is divided before it is stretched to the range of rewards (Eq. 6).
+        #[serde(default)]
+        normaliser: Normaliser,
+        /// r_max of Eq. 6; the range of the dataset's rewards when not given.
+        #[serde(default)]
+        reward_range: Option<f32>,
+    },
+    /// Drop a step with u > ε and end its trajectory there, without a terminal.
+    Truncate {
+        /// ε = α · the dataset's largest leave-one-out score (Eq. 7).
+        #[serde(default = "one")]
+        alpha: f32,
+    },
+    /// Keep a step with u > ε, but as a terminal with a reward below all others.
+    Halt {
+        /// ε = α · the dataset's largest leave-one-out score.
+        #[serde(default = "one")]
+        alpha: f32,
+        /// How far the reward of a halt lies below the dataset's smallest (κ).
+        #[serde(default = "halt_penalty")]
+        penalty: f32,
+    },
+}
+
+fn one() -> f32 {
+    1.0
+}
+
+fn halt_penalty() -> f32 {
+    50.0
+}
+
+/// What Eq. 6 divides u by. The paper does not say over what its maximum is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Normaliser {
+    /// The dataset's largest leave-one-out score: known before the first step, and does not depend on the order of
+    /// scoring.
+    #[default]
+    Dataset,
+    /// The largest score seen so far. With lazy scoring only rows that were drawn count.
+    Running,
+    /// The largest score among the imagined rows of a training batch.
+    Batch,
+    /// Nothing: û = u, as in MOPO's own code.
+    None,
+}
+
+/// A rule with its constants fixed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guard {
+    rule: Pessimism,
+    /// The dataset's largest leave-one-out score.
+    baseline: f32,
+    reward_min: f32,
+    reward_range: f32,
+    running_max: f32,
+}
+
+impl Pessimism {
+    /// Fixes ε and r_max from the dataset: `baseline` is the estimator's largest leave-one-out score there.
+    pub fn calibrate(self, baseline: f32, rewards: &Array1<f32>) -> Result<Guard> {
+        let invalid = |what: &str, found: f32| {
+            Err(Error::Invalid(format!("pessimism.{what}: wanted a number from 0, found {found}")))
+        };
+        match self {
+            Self::Penalize { lambda, .. } if !(lambda >= 0.0 && lambda.is_finite()) => {
+                return invalid("lambda", lambda);
+            }
+            Self::Penalize { reward_range: Some(range), .. } if !(range >= 0.0 && range.is_finite()) => {
+                return invalid("reward_range", range);
+            }
+            Self::Truncate { alpha } | Self::Halt { alpha, .. } if !(alpha >= 0.0 && alpha.is_finite()) => {
+                return invalid("alpha", alpha);
+            }
+            Self::Halt { penalty, .. } if !(penalty >= 0.0 && penalty.is_finite()) => {
+                return invalid("penalty", penalty);
+            }
+            _ => {}
+        }
+        let low = rewards.iter().copied().fold(f32::INFINITY, f32::min);
+        let high = rewards.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let reward_range = match self {
+            Self::Penalize { reward_range: Some(given), .. } => given,
+            _ => high - low,
+        };
+        Ok(Guard { rule: self, baseline, reward_min: low, reward_range, running_max: 0.0 })
+    }
+
+    /// Whether scores are needed at all.
+    pub fn asks(&self) -> bool {
+        !matches!(self, Self::Ignore {})
+    }
+}
+
+/// What a guard says about one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Keep it and go on from it.
+    Keep,
+    /// Forget it and end its trajectory.
+    Drop,
+    /// Keep it as a terminal with the halting reward.
+    Halt,
+}
+
+impl Guard {
+    /// The rule.
+    pub fn rule(&self) -> Pessimism {
+        self.rule
+    }
+
+    /// ε (Eq. 7), where the rule has one.
+    pub fn epsilon(&self) -> Option<f32> {
+        match self.rule {
+            Pessimism::Truncate { alpha } | Pessimism::Halt { alpha, .. } => Some(alpha * self.baseline),
+            _ => None,
+        }
+    }
+
+    /// r_max of Eq. 6.
+    pub fn reward_range(&self) -> f32 {
+        self.reward_range
+    }
+
+    /// What to do with a row whose score lies above ε.
+    pub fn verdict(&self, exceeds: bool) -> Verdict {
+        match self.rule {
+            Pessimism::Truncate { .. } if exceeds => Verdict::Drop,
+            Pessimism::Halt { .. } if exceeds => Verdict::Halt,
+            _ => Verdict::Keep,
+        }
+    }
+
+    /// The reward of a halt.
+    pub fn halting_reward(&self) -> f32 {
+        match self.rule {
+            Pessimism::Halt { penalty, .. } => self.reward_min - penalty,
+            _ => self.reward_min,
+        }
+    }
+
+    /// Takes new scores into account (for the running maximum). Call it once for every score, in order.
+    pub fn see(&mut self, scores: &[f32]) {
+        self.running_max = scores.iter().copied().fold(self.running_max, f32::max);
+    }
+
+    /// r ← r − λ·û (Eq. 6) for the imagined rows of one training batch. While the maximum is 0, û is 0.
+    pub fn penalise(&self, rewards: &mut [f32], scores: &[f32]) {
+        let Pessimism::Penalize { lambda, normaliser, .. } = self.rule else { return };
+        debug_assert!(scores.iter().all(|u| u.is_finite()), "every drawn row has been scored");
+        let factor = match normaliser {
+            Normaliser::None => 1.0,
+            Normaliser::Dataset => self.stretch(self.baseline),
+            Normaliser::Running => self.stretch(self.running_max),
+            Normaliser::Batch => self.stretch(scores.iter().copied().fold(0.0, f32::max)),
+        };
+        rewards.iter_mut().zip(scores).for_each(|(r, u)| *r -= lambda * factor * u);
+    }
+
+    /// r_max / max u, and 0 where the maximum is 0: the first batches may lie on the data, and 0/0 is no penalty.
+    fn stretch(&self, largest: f32) -> f32 {
+        if largest > 0.0 { self.reward_range / largest } else { 0.0 }
+    }
+
+    /// The running maximum, for checkpoints.
+    pub fn running_max(&self) -> f32 {
+        self.running_max
+    }
+
+    /// Puts back what [`Guard::running_max`] gave.
+    pub fn restore(&mut self, running_max: f32) {
+        self.running_max = running_max;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard(normaliser: Normaliser, baseline: f32) -> Guard {
+        let rule = Pessimism::Penalize { lambda: 2.0, normaliser, reward_range: None };
+        rule.calibrate(baseline, &ndarray::arr1(&[-1.0, 3.0])).unwrap()
+    }
+
+    fn penalty(guard: &Guard, scores: &[f32]) -> Vec<f32> {
+        let mut rewards = vec![0.0; scores.len()];
+        guard.penalise(&mut rewards, scores);
+        rewards.iter().map(|r| -r).collect()
+    }
+
+    #[test]
+    fn equation_6_by_each_normaliser() {
+        // λ = 2, r_max = 3 − (−1) = 4.
+        assert_eq!(penalty(&guard(Normaliser::Dataset, 8.0), &[4.0, 8.0]), [4.0, 8.0]);
+        assert_eq!(penalty(&guard(Normaliser::Batch, 8.0), &[4.0, 2.0]), [8.0, 4.0]);
+        assert_eq!(penalty(&guard(Normaliser::None, 8.0), &[4.0, 2.0]), [8.0, 4.0]);
+        let mut running = guard(Normaliser::Running, 8.0);
+        running.see(&[1.0, 16.0, 2.0]);
+        running.see(&[3.0]);
+        assert_eq!(penalty(&running, &[4.0]), [2.0]);
+    }
+
+    #[test]
+    fn the_start_of_equation_6_is_no_penalty_and_not_nan() {
+        for normaliser in [Normaliser::Dataset, Normaliser::Running, Normaliser::Batch] {
+            assert_eq!(penalty(&guard(normaliser, 0.0), &[0.0, 0.0]), [0.0, 0.0], "{normaliser:?}");
+        }
+    }
+
+    #[test]
+    fn thresholds_scale_with_alpha_and_verdicts_follow_the_rule() {
+        let rewards = ndarray::arr1(&[2.0, 5.0]);
+        let cut = Pessimism::Truncate { alpha: 5.0 }.calibrate(0.5, &rewards).unwrap();
+        assert_eq!(
+            (cut.epsilon(), cut.verdict(true), cut.verdict(false)),
+            (Some(2.5), Verdict::Drop, Verdict::Keep)
+        );
+        let halt = Pessimism::Halt { alpha: 1.0, penalty: 50.0 }.calibrate(0.5, &rewards).unwrap();
+        assert_eq!((halt.verdict(true), halt.halting_reward()), (Verdict::Halt, -48.0));
+    }
+
+    #[test]
+    fn senseless_constants_are_named() {
+        let error =
+            Pessimism::Truncate { alpha: f32::NAN }.calibrate(1.0, &ndarray::arr1(&[0.0])).unwrap_err();
+        assert!(error.to_string().contains("pessimism.alpha"), "{error}");
+    }
+}

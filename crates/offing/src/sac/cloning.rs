@@ -1,0 +1,222 @@
+//! Behaviour cloning: an actor learns the dataset's actions by heart. A baseline, and where MOReL and RAMBO start.
+
+use serde::{Deserialize, Serialize};
+
+use super::Actor;
+use crate::batch::Batch;
+use crate::error::{Error, Result};
+use crate::nn::{AdamConfig, AdamStep, Panels, Team, Tensors, Trace, TrainStep, Weights};
+
+/// Actions are pulled inside (−1, 1) by this much before the squashing is undone: tanh⁻¹ has no value at the ends, where
+/// logged actions often are.
+const EDGE: f32 = 1e-3;
+
+/// What cloning minimises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// Mean (tanh μ(s) − a)², the usual baseline. The noise learns its own likelihood, around a mean it does not move.
+    #[default]
+    Mse,
+    /// −log π(a|s).
+    Nll,
+}
+
+/// An optimiser that clones.
+#[derive(Debug)]
+pub struct Cloner {
+    objective: Objective,
+    lr: f64,
+    steps: u64,
+    parts: Vec<Part>,
+}
+
+/// One thread's share of a batch.
+#[derive(Debug)]
+struct Part {
+    rows: std::ops::Range<usize>,
+    obs: Panels,
+    trace: Trace,
+    /// Loss of each row.
+    loss: Vec<f64>,
+}
+
+impl Cloner {
+    /// An optimiser with learning rate `lr`. An actor's moments are its own: use one optimiser for one actor.
+    pub fn new(objective: Objective, lr: f64) -> Self {
+        Self { objective, lr, steps: 0, parts: Vec::new() }
+    }
+
+    /// One step of the actor on the batch; returns the mean loss before it.
+    pub fn step(&mut self, actor: &mut Actor, team: &Team, batch: &Batch) -> Result<f64> {
+        let rows = batch.len();
+        let count = team.parts(rows);
+        if self.parts.len() != count || self.parts.last().is_none_or(|p| p.rows.end != rows) {
+            let part = |i: usize| {
+                let rows = i * rows / count..(i + 1) * rows / count;
+                let (obs, trace) =
+                    (Panels::new(rows.len(), actor.obs_dim()), Trace::new(actor.stack.shape(), rows.len()));
+                Part { loss: vec![0.0; rows.len()], rows, obs, trace }
+            };
+            self.parts = (0..count).map(part).collect();
+        }
+        let (objective, reader) = (self.objective, &*actor);
+        team.for_each_mut(&mut self.parts, |_, part| part.pass(reader, batch, objective));
+        self.steps += 1;
+        let adam = AdamStep::new(&AdamConfig::default(), self.lr, self.steps);
+        let parts = &self.parts;
+        let source = |_: usize, l: usize, part: usize| {
+            let part: &Part = &parts[part];
+            let (x, dy) = part.trace.source(l, &part.obs);
+            (x, dy, part.rows.len())
+        };
+        actor.stack.train(team, 0..1, parts.len(), source, &TrainStep { adam, decay: &[], tau: None });
+        let mut total = 0.0;
+        self.parts.iter().flat_map(|p| &p.loss).for_each(|l| total += l);
+        let loss = total / rows as f64;
+        if loss.is_finite() {
+            return Ok(loss);
+        }
+        Err(Error::Invalid(format!(
+            "the cloning loss became {loss} at step {}; check the data for non-finite values, or lower the learning rate",
+            self.steps
+        )))
+    }
+
+    /// Steps taken, and the actor's weights and moments.
+    pub fn save(&self, actor: &Actor) -> Tensors {
+        let mut out = Tensors::default();
+        actor.stack.save("actor", &mut out);
+        out.put_u64("steps", &[self.steps]);
+        out
+    }
+
+    /// Takes back what [`Cloner::save`] gave.
+    pub fn load(&mut self, actor: &mut Actor, from: &Tensors) -> Result<()> {
+        let steps = from.u64("steps", 1)?[0];
+        actor.stack.load("actor", from)?;
+        self.steps = steps;
+        Ok(())
+    }
+}
+
+impl Part {
+    fn pass(&mut self, actor: &Actor, batch: &Batch, objective: Objective) {
+        let (n, first, width) = (self.rows.len(), self.rows.start, actor.act_dim());
+        self.obs.load(batch.obs.view(), first, n, 0);
+        self.trace.forward(actor.stack.net(0), Weights::Current, &self.obs, n);
+        let [low, high] = actor.log_std();
+        let scale = 1.0 / batch.len() as f32;
+        for i in 0..n {
+            let mut loss = 0.0;
+            for j in 0..width {
+                let (mean_at, log_at) = (self.trace.out.at(i, j), self.trace.out.at(i, width + j));
+                let (mean, raw) = (self.trace.out.data()[mean_at], self.trace.out.data()[log_at]);
+                let log_std = raw.clamp(low, high);
+                let a = batch.act[[first + i, j]].clamp(EDGE - 1.0, 1.0 - EDGE);
+                let precision = (-2.0 * log_std).exp();
+                let off = a.atanh() - mean;
+                // −log π(a|s) but for terms without parameters.
+                let nll = 0.5 * off * off * precision + log_std;
+                let dlog = if raw == log_std { 1.0 - off * off * precision } else { 0.0 };
+                let dmean = match objective {
+                    Objective::Nll => {
+                        loss += f64::from(nll);
+                        -off * precision
+                    }
+                    Objective::Mse => {
+                        let (squashed, target) = (mean.tanh(), batch.act[[first + i, j]]);
+                        let miss = squashed - target;
+                        loss += f64::from(miss * miss);
+                        2.0 * miss * (1.0 - squashed * squashed)
+                    }
+                };
+                self.trace.dout.data_mut()[mean_at] = scale * dmean;
+                self.trace.dout.data_mut()[log_at] = scale * dlog;
+            }
+            self.loss[i] = loss;
+        }
+        self.trace.backward(actor.stack.net(0), n, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Mat;
+    use crate::nn::Noise;
+    use crate::rng::Rng;
+    use ndarray::Array1;
+
+    /// Rows whose action is a smooth function of the state, with a little noise.
+    fn rows(n: usize) -> Batch {
+        let mut rng = Rng::stream(3, "rows", 0);
+        let obs = Mat::from_shape_fn((n, 3), |_| rng.normal() as f32);
+        let mut act = Mat::zeros((n, 2));
+        for i in 0..n {
+            act[[i, 0]] = (0.8 * obs[[i, 0]] + 0.1 * rng.normal() as f32).tanh();
+            act[[i, 1]] = (obs[[i, 1]] * obs[[i, 2]] * 0.3).tanh();
+        }
+        let done = Array1::from_elem(n, false);
+        Batch { next_obs: obs.clone(), obs, act, rew: Array1::zeros(n), done }
+    }
+
+    fn train(objective: Objective, threads: usize, steps: usize) -> (Actor, f64) {
+        let (data, team) = (rows(2000), Team::new(threads));
+        let mut actor = Actor::new(3, 2, &[64, 64], [-5.0, 2.0], &mut Rng::stream(0, "init", 0));
+        let mut cloner = Cloner::new(objective, 1e-3);
+        let mut rng = Rng::stream(1, "draw", 0);
+        let mut loss = 0.0;
+        for _ in 0..steps {
+            let picks: Vec<usize> = (0..200).map(|_| rng.below(2000)).collect();
+            loss = cloner.step(&mut actor, &team, &data.select(&picks)).unwrap();
+        }
+        (actor, loss)
+    }
+
+    #[test]
+    fn both_objectives_learn_the_actions_and_how_sure_they_are() {
+        for objective in [Objective::Mse, Objective::Nll] {
+            let (actor, _) = train(objective, 2, 1500);
+            let (data, team) = (rows(2000), Team::new(2));
+            let miss = (&actor.mean_batch(&team, &data.obs) - &data.act).mapv(|x| x * x).mean().unwrap();
+            assert!(miss < 0.01, "{objective:?}: {miss}");
+            let (sampled, _) = actor.sample(&team, data.obs.view(), Noise::Key(1));
+            let spread = (&sampled - &actor.mean_batch(&team, &data.obs)).mapv(f32::abs);
+            let (noisy, exact) = (spread.column(0).mean().unwrap(), spread.column(1).mean().unwrap());
+            assert!(noisy > 0.03 && noisy < 0.3 && exact < noisy, "{objective:?}: {noisy} {exact}");
+        }
+    }
+
+    #[test]
+    fn threads_do_not_change_a_bit() {
+        let (a, first) = train(Objective::Nll, 1, 40);
+        let (b, second) = train(Objective::Nll, 3, 40);
+        assert_eq!(first.to_bits(), second.to_bits());
+        assert_eq!(a.to_policy(), b.to_policy());
+    }
+
+    #[test]
+    fn a_resumed_cloner_goes_on_bit_for_bit() {
+        let (data, team) = (rows(256), Team::new(1));
+        let mut actor = Actor::new(3, 2, &[16], [-5.0, 2.0], &mut Rng::stream(0, "init", 0));
+        let mut cloner = Cloner::new(Objective::Mse, 1e-2);
+        cloner.step(&mut actor, &team, &data).unwrap();
+        let kept = cloner.save(&actor);
+        let mut other = Actor::new(3, 2, &[16], [-5.0, 2.0], &mut Rng::stream(9, "init", 0));
+        let mut again = Cloner::new(Objective::Mse, 1e-2);
+        again.load(&mut other, &kept).unwrap();
+        let (a, b) = (cloner.step(&mut actor, &team, &data), again.step(&mut other, &team, &data));
+        assert_eq!(a.unwrap().to_bits(), b.unwrap().to_bits());
+        assert_eq!(actor.to_policy(), other.to_policy());
+    }
+
+    #[test]
+    fn a_loss_that_is_no_number_is_named() {
+        let mut data = rows(64);
+        data.act[[5, 0]] = f32::NAN;
+        let mut actor = Actor::new(3, 2, &[16], [-5.0, 2.0], &mut Rng::stream(0, "init", 0));
+        let error = Cloner::new(Objective::Mse, 1e-3).step(&mut actor, &Team::new(1), &data).unwrap_err();
+        assert!(error.to_string().contains("cloning loss became NaN at step 1"), "{error}");
+    }
+}
