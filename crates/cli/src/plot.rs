@@ -282,7 +282,7 @@ impl Plot {
             let _ = writeln!(
                 svg,
                 "<path d=\"{sign}\" {style} {}/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                stroke(series.mark, 1.6),
+                stroke(series.mark, 2.0),
                 left + 28.0,
                 y + 4.0,
                 escape(&series.name)
@@ -351,7 +351,7 @@ fn marks(svg: &mut String, series: &Series, x: &Scale, y: &Scale, colour: &str) 
     }
     // Dots shrink and fade as they become many.
     let (size, opacity) = match (series.mark, series.points.len()) {
-        (Mark::Points, 0..300) => (1.6, 0.85),
+        (Mark::Points, 0..300) => (2.0, 0.9),
         (Mark::Points, 300..2000) => (1.2, 0.5),
         (Mark::Points, _) => (0.9, 0.3),
         _ => (1.0, 1.0),

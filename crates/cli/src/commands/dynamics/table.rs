@@ -1,6 +1,6 @@
 //! The figures of a model as tables.
 
-use offing::dynamics::{Cached, Comparison, OpenLoop};
+use offing::dynamics::{Cached, Comparison, Curve, OpenLoop};
 
 use crate::term::{count, number, table};
 
@@ -36,39 +36,37 @@ pub(crate) fn holdout_rows(fitted: &Cached, found: &Comparison) -> Vec<Vec<Strin
 }
 
 /// Steps shown in tables.
-pub(crate) const OPEN_LOOP_STEPS: [usize; 6] = [1, 2, 5, 10, 20, 50];
+const OPEN_LOOP_STEPS: [usize; 6] = [1, 2, 5, 10, 20, 50];
 
 /// Prints the error after a few numbers of steps.
 pub(crate) fn print_open_loop(open: &OpenLoop) {
     out!(
-        "open-loop error against the simulator, mean (10 % to 90 %) over {} starts, in standard deviations of the states",
+        "open-loop error against the simulator, mean (10 %–90 %) over {} starts, in standard deviations of the states",
         count(open.windows)
     );
-    let header = open_loop_header();
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    out!("{}", table(&header, open_loop_rows(open)));
+    out!("{}", table(&open_loop_header(open), open_loop_rows(open)));
     out!("{}", super::report::left_out(open));
 }
 
-pub(crate) fn open_loop_header() -> Vec<String> {
-    let steps = |n: &usize| if *n == 1 { "1 step".to_string() } else { format!("{n} steps") };
-    std::iter::once(String::new()).chain(OPEN_LOOP_STEPS.iter().map(steps)).collect()
+/// One column for each predictor.
+pub(crate) fn open_loop_header(open: &OpenLoop) -> Vec<&'static str> {
+    std::iter::once("steps").chain(open.curves.iter().map(|c| c.name)).collect()
 }
 
+/// One row for each number of steps.
 pub(crate) fn open_loop_rows(open: &OpenLoop) -> Vec<Vec<String>> {
-    let cell = |curve: &offing::dynamics::Curve, n: usize| {
-        let Some(mean) = curve.mean.get(n - 1) else { return "-".to_string() };
-        let band = format!("{} ({} to {})", short(*mean), short(curve.low[n - 1]), short(curve.high[n - 1]));
+    let cell = |curve: &Curve, n: usize| {
+        let (low, high) = (short(curve.low[n - 1]), short(curve.high[n - 1]));
+        let band = format!("{} ({low}–{high})", short(curve.mean[n - 1]));
         match curve.exploded[n - 1] {
             0 => band,
             lost => format!("{band}, {} exploded", count(lost)),
         }
     };
-    let row = |curve: &offing::dynamics::Curve| {
-        let cells = OPEN_LOOP_STEPS.iter().map(|&n| cell(curve, n));
-        std::iter::once(curve.name.to_string()).chain(cells).collect()
-    };
-    open.curves.iter().map(row).collect()
+    let measured = open.curves.first().map_or(0, |c| c.mean.len());
+    let rows = OPEN_LOOP_STEPS.iter().filter(|&&n| n <= measured);
+    rows.map(|&n| std::iter::once(n.to_string()).chain(open.curves.iter().map(|c| cell(c, n))).collect())
+        .collect()
 }
 
 /// Two or three digits: a table of intervals has no room for more.
@@ -77,8 +75,8 @@ fn short(x: f64) -> String {
         a if !x.is_finite() || a == 0.0 => format!("{x}"),
         a if a >= 10.0 => format!("{x:.0}"),
         a if a >= 1.0 => format!("{x:.1}"),
-        a if a >= 0.1 => format!("{x:.2}"),
-        a if a >= 0.001 => format!("{x:.3}"),
+        a if a >= 0.01 => format!("{x:.2}"),
+        a if a >= 1e-3 => format!("{x:.3}"),
         _ => format!("{x:.0e}"),
     }
 }
