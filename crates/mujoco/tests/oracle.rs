@@ -13,11 +13,20 @@ fn hopper() -> offing::Result<Box<dyn Env>> {
     make(engine::shared(), "hopper", Physics::default())
 }
 
+/// What happened, in f32.
+struct Row {
+    obs: Vec<f32>,
+    act: Vec<f32>,
+    next: Vec<f32>,
+    rew: f32,
+    done: bool,
+}
+
 #[test]
 fn a_step_of_the_oracle_is_a_step_of_the_environment() {
     let mut env = hopper().unwrap();
     let (width, mut rng) = (env.spec().obs_dim, Rng::stream(0, "acts", 0));
-    let mut rows: Vec<(Vec<f32>, Vec<f32>, Vec<f32>, f32, bool)> = Vec::new();
+    let mut rows: Vec<Row> = Vec::new();
     for episode in 0.. {
         env.reset(episode);
         loop {
@@ -28,7 +37,8 @@ fn a_step_of_the_oracle_is_a_step_of_the_environment() {
             env.resume_from(&obs.iter().map(|&v| f64::from(v)).collect::<Vec<_>>()).unwrap();
             let moment = env.step(&act);
             let next = env.obs().iter().map(|&v| v as f32).collect();
-            rows.push((obs, act.clone(), next, moment.reward as f32, moment.terminated));
+            let (rew, done) = (moment.reward as f32, moment.terminated);
+            rows.push(Row { obs, act: act.clone(), next, rew, done });
             env.set_state(&state).unwrap();
             if env.step(&act).terminated || rows.len() == 300 {
                 break;
@@ -39,23 +49,24 @@ fn a_step_of_the_oracle_is_a_step_of_the_environment() {
         }
     }
     let flat = |pick: &dyn Fn(usize) -> Vec<f32>| (0..300).flat_map(pick).collect::<Vec<f32>>();
-    let obs = Mat::from_shape_vec((300, width), flat(&|i| rows[i].0.clone())).unwrap();
-    let act = Mat::from_shape_vec((300, 3), flat(&|i| rows[i].1.clone())).unwrap();
+    let obs = Mat::from_shape_vec((300, width), flat(&|i| rows[i].obs.clone())).unwrap();
+    let act = Mat::from_shape_vec((300, 3), flat(&|i| rows[i].act.clone())).unwrap();
 
     let oracle = Oracle::new(Pool::new(&hopper)).unwrap();
     let replay = oracle.replay(&obs, &act).unwrap();
-    let clipped: Vec<usize> = (0..300).filter(|&i| rows[i].0[5..].iter().any(|v| v.abs() >= 10.0)).collect();
+    let clipped: Vec<usize> =
+        (0..300).filter(|&i| rows[i].obs[5..].iter().any(|v| v.abs() >= 10.0)).collect();
     assert_eq!(replay.lost.clipped, clipped);
     assert!(clipped.len() < 150 && replay.lost.unstable.is_empty() && replay.lost.unreadable.is_empty());
     let mut ends = 0;
-    for (i, (_, _, next, reward, ended)) in rows.iter().enumerate() {
+    for (i, row) in rows.iter().enumerate() {
         // The engine's solver starts from the last forces, so equal states agree to its tolerance, not to the bit.
         let found = replay.batch.next_obs.row(i).to_vec();
-        let far = found.iter().zip(next).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        let far = found.iter().zip(&row.next).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(far < 1e-5, "row {i}: {far}");
-        assert!((replay.batch.rew[i] - reward).abs() < 1e-5, "row {i}");
-        assert_eq!(replay.batch.done[i], *ended, "row {i}");
-        ends += usize::from(*ended);
+        assert!((replay.batch.rew[i] - row.rew).abs() < 1e-5, "row {i}");
+        assert_eq!(replay.batch.done[i], row.done, "row {i}");
+        ends += usize::from(row.done);
     }
     assert!(ends > 3, "episodes of random actions end soon");
     assert_eq!(oracle.counts().clipped, clipped.len());

@@ -54,6 +54,9 @@ pub struct Curve {
     pub exploded: Vec<usize>,
 }
 
+/// From states, actions and the number of steps made to the next states.
+type Predictor<'a> = dyn FnMut(&Mat, &Mat, usize) -> Mat + 'a;
+
 /// Measures `model`, its sampled steps, `line` and the recorded states themselves against the simulator.
 pub fn open_loop(
     model: &Ensemble,
@@ -86,7 +89,7 @@ pub fn open_loop(
     let scale = deviations(&data.rows);
 
     let mut rng = Rng::stream(cfg.seed, "open-loop", 1);
-    let roll = |name: &'static str, mut next: Box<dyn FnMut(&Mat, &Mat, usize) -> Mat + '_>| {
+    let roll = |name: &'static str, next: &mut Predictor<'_>| {
         let mut errors = Vec::with_capacity(cfg.steps);
         let mut obs = first.clone();
         for t in 0..cfg.steps {
@@ -97,17 +100,14 @@ pub fn open_loop(
     };
     let width = data.rows.obs_dim();
     let curves = vec![
-        roll("mean of the elites", Box::new(|obs, act, _| elite_mean(model, obs, act))),
-        roll("sampled", Box::new(|obs, act, _| model.step(obs, act, Members::One, &mut rng).batch.next_obs)),
-        roll("linear", Box::new(|obs, act, _| line.predict(obs, act).slice(s![.., ..width]).to_owned())),
-        roll("no change", Box::new(|obs, _, _| obs.clone())),
-        roll(
-            "recorded",
-            Box::new(|_, _, t| {
-                let rows: Vec<usize> = starts.iter().map(|s| s + t).collect();
-                data.rows.next_obs.select(Axis(0), &rows)
-            }),
-        ),
+        roll("mean of the elites", &mut |obs, act, _| elite_mean(model, obs, act)),
+        roll("sampled", &mut |obs, act, _| model.step(obs, act, Members::One, &mut rng).batch.next_obs),
+        roll("linear", &mut |obs, act, _| line.predict(obs, act).slice(s![.., ..width]).to_owned()),
+        roll("no change", &mut |obs, _, _| obs.clone()),
+        roll("recorded", &mut |_, _, t| {
+            let rows: Vec<usize> = starts.iter().map(|s| s + t).collect();
+            data.rows.next_obs.select(Axis(0), &rows)
+        }),
     ];
     Ok(OpenLoop {
         windows: starts.len(),
