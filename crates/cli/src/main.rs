@@ -5,6 +5,8 @@ mod term;
 mod commands;
 mod config;
 mod context;
+mod page;
+mod plot;
 mod report;
 mod signals;
 

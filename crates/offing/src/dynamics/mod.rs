@@ -10,6 +10,8 @@ mod expression;
 mod head;
 mod learnt;
 mod linear;
+mod open_loop;
+mod oracle;
 mod termination;
 #[cfg(test)]
 mod tests;
@@ -22,6 +24,8 @@ pub use ensemble::Ensemble;
 pub use expression::Expression;
 pub use learnt::{Learnt, LearntConfig};
 pub use linear::{Comparison, Linear, compare};
+pub use open_loop::{Curve, OpenLoop, OpenLoopConfig, open_loop};
+pub use oracle::{Followed, Lost, LostCounts, Oracle, Replay};
 pub use termination::{Termination, TerminationConfig};
 pub use trainer::{FitReport, Progress, Trainer};
 

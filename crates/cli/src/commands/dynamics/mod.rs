@@ -1,17 +1,25 @@
 //! `offing dynamics`: how good is the learnt model of the world, next to a straight line and to the simulator.
 
+mod report;
 mod table;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use offing::Rng;
-use offing::dynamics::{Cached, EnsembleConfig, Fit, FitEvent, Progress, TerminationConfig, cached, compare};
+use offing::data::Dataset;
+use offing::dynamics::{
+    Cached, EnsembleConfig, Fit, FitEvent, Linear, OpenLoop, OpenLoopConfig, Oracle, Progress,
+    TerminationConfig, cached, compare, open_loop,
+};
+use offing::env::Pool;
 use offing::nn::Team;
+use offing_mujoco::{Physics, horizon, make};
 use serde::{Deserialize, Serialize};
 
+use self::report::About;
 use super::data::{Reading, load, write_json};
 use crate::config::Layers;
 use crate::context::Context;
@@ -38,7 +46,19 @@ pub(crate) struct Args {
     /// Also write the figures as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Also write tables and plots as one HTML page.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Which physics to compare with (default: those the dataset says it was made with, else D4RL's).
+    #[arg(long)]
+    physics: Option<Physics>,
+    /// Starts from which the model and the simulator are followed.
+    #[arg(long, default_value_t = 1000)]
+    windows: usize,
 }
+
+/// Steps for which model and simulator are followed.
+const STEPS: usize = 50;
 
 /// What `--set` and `--config` can change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -80,17 +100,80 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let team = Team::new(rayon::current_num_threads());
     let fit = Fit { rows, config: &config.model, termination: &config.termination, seed: args.seed };
     let fitted = fit_shown(context, fit, &team)?;
-    let (comparison, _line) = compare(&fitted.model, rows, &config.model, args.seed);
+    let (comparison, line) = compare(&fitted.model, rows, &config.model, args.seed);
     table::print(&fitted, &comparison);
+    let open = against_simulator(context, args, &data, &fitted, &line)?;
+    if let Some(open) = &open {
+        table::print_open_loop(open);
+    }
     if let Some(path) = &args.json {
         let json = serde_json::json!({
             "dataset": data.name, "origin": origin, "rows": rows.len(), "seed": args.seed, "config": layers.table(),
             "epochs": fitted.epochs, "updates": fitted.updates, "fit": fitted.report,
-            "elites": fitted.model.elites(), "holdout": comparison,
+            "elites": fitted.model.elites(), "holdout": comparison, "open_loop": open,
         });
         write_json(path, &json)?;
     }
+    if let Some(path) = &args.report {
+        let about = About {
+            dataset: &data.name,
+            command: command(args),
+            config: toml::to_string(layers.table()).context("cannot write the configuration")?,
+        };
+        report::page(&about, &fitted, &comparison, open.as_ref()).write(path)?;
+        out!("{}", path.display());
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What was asked, as it would be typed.
+fn command(args: &Args) -> String {
+    let mut words = vec!["offing dynamics".to_string(), args.dataset.clone()];
+    words.extend(args.config.iter().map(|path| format!("--config {}", path.display())));
+    words.extend(args.sets.iter().map(|set| format!("--set {set}")));
+    words.extend(args.rows.map(|n| format!("--rows {n}")));
+    words.push(format!("--seed {}", args.seed));
+    words.join(" ")
+}
+
+/// Open-loop errors, when there is a simulator for the dataset's task.
+fn against_simulator(
+    context: &Context,
+    args: &Args,
+    data: &Dataset,
+    fitted: &Cached,
+    line: &Linear,
+) -> Result<Option<OpenLoop>> {
+    let Some(task) = task_of(&data.name) else {
+        context.say(&format!("no simulator is known for `{}`: no open-loop errors", data.name));
+        return Ok(None);
+    };
+    let longest = data.episodes.iter().map(|e| e.len()).max().unwrap_or(0);
+    if longest == 0 {
+        return Ok(None);
+    }
+    let said =
+        data.meta.get("physics").and_then(|p| p.split_whitespace().next()).and_then(|p| p.parse().ok());
+    let physics: Physics = args.physics.or(said).unwrap_or_default();
+    let engine = context.engine()?;
+    engine.prepare(&task, &mut |line| context.say(line))?;
+    let make_env = || make(engine, &task, physics);
+    let oracle = Oracle::new(Pool::new(&make_env))?;
+    if (oracle.spec().obs_dim, oracle.spec().act_dim) != (data.rows.obs_dim(), data.rows.act_dim()) {
+        context.say(&format!("{task} has other shapes than these data: no open-loop errors"));
+        return Ok(None);
+    }
+    context.say(&format!("following {task} ({physics}) and the model from {} starts", args.windows));
+    let cfg = OpenLoopConfig { windows: args.windows, steps: STEPS.min(longest), seed: args.seed };
+    Ok(Some(open_loop(&fitted.model, line, &oracle, data, &cfg)?))
+}
+
+/// The simulated task behind a dataset's name, such as `hopper` for `hopper-medium-v2`.
+pub(crate) fn task_of(name: &str) -> Option<String> {
+    horizon(name)?;
+    let mut words = name.split(['-', '_']);
+    let body = words.next()?;
+    Some(if body == "antmaze" { format!("antmaze-{}", words.next()?) } else { body.to_string() })
 }
 
 /// Fits an ensemble (or finds it fitted) with a progress bar and a line for each epoch.

@@ -1,0 +1,338 @@
+//! The real simulator behind the interface of a model: what an ensemble is measured against.
+//!
+//! ```
+//! use offing::dynamics::Oracle;
+//! use offing::env::{Env, Pool, point_mass::PointMass};
+//! use offing::Mat;
+//! let make = || Ok(Box::new(PointMass::new()) as Box<dyn Env>);
+//! let oracle = Oracle::new(Pool::new(&make)).unwrap();
+//! let replay = oracle.replay(&Mat::ones((5, 4)), &Mat::zeros((5, 2))).unwrap();
+//! assert!(replay.lost.is_empty() && replay.batch.next_obs[[0, 0]] > 1.0);
+//! ```
+
+use std::sync::{Mutex, PoisonError};
+
+use ndarray::{Array1, Array3, ArrayView1, Axis, s};
+use rayon::prelude::*;
+
+use super::{DynamicsModel, Forecast, Members, Step};
+use crate::batch::{Batch, Mat};
+use crate::env::{Env, Pool, Spec};
+use crate::error::{Error, Result};
+use crate::rng::Rng;
+
+/// Rows a thread takes at once with one simulator.
+const CHUNK: usize = 32;
+
+/// A simulator that can be put into any state.
+pub struct Oracle<'a> {
+    pool: Pool<'a>,
+    spec: Spec,
+    counts: Mutex<LostCounts>,
+}
+
+/// What became of a batch of (s, a).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replay {
+    /// (s, a, r, s', done) by the simulator. Rows of `lost.unstable` and `lost.unreadable` have NaN for s' and r, and
+    /// `done`.
+    pub batch: Batch,
+    /// Rows that do not say what happens after exactly (s, a).
+    pub lost: Lost,
+}
+
+/// States over time: what became of starts under given actions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Followed {
+    /// States after 1, 2, … steps: (row, step, obs_dim); NaN from where a row was lost.
+    pub obs: Array3<f32>,
+    /// Rows whose start was not exact or whose simulation was lost on the way.
+    pub lost: Lost,
+}
+
+/// Rows whose state could not be recovered, by cause; each list ascends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// The observation hides velocities beyond its clipping: the step was made from the clipped ones.
+    pub clipped: Vec<usize>,
+    /// The simulator gave the state up.
+    pub unstable: Vec<usize>,
+    /// The state or the action is not finite, or the simulator refused it.
+    pub unreadable: Vec<usize>,
+}
+
+/// How many rows an oracle has seen and could not recover, over all its calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct LostCounts {
+    /// Rows asked for.
+    pub rows: usize,
+    /// See [`Lost::clipped`].
+    pub clipped: usize,
+    /// See [`Lost::unstable`].
+    pub unstable: usize,
+    /// See [`Lost::unreadable`].
+    pub unreadable: usize,
+}
+
+/// What one row's simulation came to.
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    Exact,
+    Clipped,
+    Unstable,
+    Unreadable,
+}
+
+impl Lost {
+    /// True when every row is exact.
+    pub fn is_empty(&self) -> bool {
+        self.clipped.is_empty() && self.unstable.is_empty() && self.unreadable.is_empty()
+    }
+
+    fn of(fates: impl Iterator<Item = Fate>) -> Self {
+        let mut lost = Self::default();
+        for (row, fate) in fates.enumerate() {
+            match fate {
+                Fate::Exact => (),
+                Fate::Clipped => lost.clipped.push(row),
+                Fate::Unstable => lost.unstable.push(row),
+                Fate::Unreadable => lost.unreadable.push(row),
+            }
+        }
+        lost
+    }
+}
+
+impl<'a> Oracle<'a> {
+    /// An oracle that borrows its simulators from `pool`; one is built now, to learn its shapes.
+    pub fn new(pool: Pool<'a>) -> Result<Self> {
+        let spec = pool.with(|env| env.spec().clone())?;
+        Ok(Self { pool, spec, counts: Mutex::default() })
+    }
+
+    /// Shapes and limits of the simulated task.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Rows lost so far.
+    pub fn counts(&self) -> LostCounts {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One step from every (s, a), whatever came before it.
+    pub fn replay(&self, obs: &Mat, act: &Mat) -> Result<Replay> {
+        let mut rew = Array1::from_elem(obs.nrows(), f32::NAN);
+        let mut done = Array1::from_elem(obs.nrows(), true);
+        let acts = act.view().insert_axis(Axis(1)).to_owned();
+        let moments = Mutex::new((&mut rew, &mut done));
+        let Followed { obs: next, lost } = self.simulate(obs, &acts, |row, moment| {
+            let mut kept = moments.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.0[row] = moment.reward as f32;
+            kept.1[row] = moment.terminated;
+        })?;
+        let next_obs = next.index_axis_move(Axis(1), 0);
+        // A simulator that gave up goes on from elsewhere: its reward means as little as its state.
+        for &row in &lost.unstable {
+            (rew[row], done[row]) = (f32::NAN, true);
+        }
+        let batch = Batch { obs: obs.clone(), act: act.clone(), rew, next_obs, done };
+        Ok(Replay { batch, lost })
+    }
+
+    /// The states that follow each start under its row of `acts`, (row, step, act_dim). Terminals do not stop it.
+    pub fn follow(&self, obs: &Mat, acts: &Array3<f32>) -> Result<Followed> {
+        self.simulate(obs, acts, |_, _| ())
+    }
+
+    fn simulate(
+        &self,
+        obs: &Mat,
+        acts: &Array3<f32>,
+        tell: impl Fn(usize, &crate::env::Moment) + Sync,
+    ) -> Result<Followed> {
+        let (rows, steps, width) = (obs.nrows(), acts.dim().1, self.spec.obs_dim);
+        if (obs.ncols(), acts.dim().0, acts.dim().2) != (width, rows, self.spec.act_dim) {
+            return Err(Error::Invalid(format!(
+                "steps of {}: wanted {width} observations and {} actions a row, found {} and {} (rows {rows} and {}); the \
+                 rows are of another task",
+                self.spec.task,
+                self.spec.act_dim,
+                obs.ncols(),
+                acts.dim().2,
+                acts.dim().0
+            )));
+        }
+        let mut flat = vec![f32::NAN; rows * steps * width];
+        let mut fates = vec![Fate::Unreadable; rows];
+        let size = (steps * width).max(1);
+        flat.par_chunks_mut(CHUNK * size).zip(fates.par_chunks_mut(CHUNK)).enumerate().try_for_each(
+            |(chunk, (states, fates))| {
+                self.pool.with(|env| {
+                    for (i, (states, fate)) in states.chunks_mut(size).zip(fates).enumerate() {
+                        let row = chunk * CHUNK + i;
+                        let acts = acts.index_axis(Axis(0), row);
+                        *fate = follow_one(env, obs.row(row), acts, states, |moment| tell(row, moment));
+                    }
+                })
+            },
+        )?;
+        let lost = Lost::of(fates.into_iter());
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.rows += rows;
+        counts.clipped += lost.clipped.len();
+        counts.unstable += lost.unstable.len();
+        counts.unreadable += lost.unreadable.len();
+        let obs = Array3::from_shape_vec((rows, steps, width), flat).expect("every row has every step");
+        Ok(Followed { obs, lost })
+    }
+
+    /// For the infallible interface: a batch the simulators could not be built for is a batch of unreadable rows.
+    fn replay_or_nan(&self, obs: &Mat, act: &Mat) -> Replay {
+        self.replay(obs, act).unwrap_or_else(|_| {
+            let rows = obs.nrows();
+            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            counts.rows += rows;
+            counts.unreadable += rows;
+            let lost = Lost { unreadable: (0..rows).collect(), ..Lost::default() };
+            let batch = Batch {
+                obs: obs.clone(),
+                act: act.clone(),
+                rew: Array1::from_elem(rows, f32::NAN),
+                next_obs: Mat::from_elem(obs.raw_dim(), f32::NAN),
+                done: Array1::from_elem(rows, true),
+            };
+            Replay { batch, lost }
+        })
+    }
+}
+
+/// Simulates one row into `states`, step after step.
+fn follow_one(
+    env: &mut dyn Env,
+    start: ArrayView1<'_, f32>,
+    acts: ndarray::ArrayView2<'_, f32>,
+    states: &mut [f32],
+    mut tell: impl FnMut(&crate::env::Moment),
+) -> Fate {
+    if start.iter().chain(acts.iter()).any(|v| !v.is_finite()) {
+        return Fate::Unreadable;
+    }
+    let start: Vec<f64> = start.iter().map(|&v| f64::from(v)).collect();
+    let Ok(resumed) = env.resume_from(&start) else { return Fate::Unreadable };
+    let width = start.len();
+    for (act, state) in acts.rows().into_iter().zip(states.chunks_exact_mut(width)) {
+        let moment = env.step(&act.to_vec());
+        if env.unstable() {
+            return Fate::Unstable;
+        }
+        tell(&moment);
+        state.iter_mut().zip(env.obs()).for_each(|(to, v)| *to = *v as f32);
+    }
+    if resumed.clipped.is_empty() { Fate::Exact } else { Fate::Clipped }
+}
+
+impl DynamicsModel for Oracle<'_> {
+    fn forecast(&self, obs: &Mat, act: &Mat) -> Forecast {
+        forecast_of(&mean_of(&self.replay_or_nan(obs, act).batch))
+    }
+
+    /// The simulator's own verdict on (s, a); `next_obs` is not looked at.
+    fn done(&self, obs: &Mat, act: &Mat, _next_obs: &Mat) -> Array1<bool> {
+        self.replay_or_nan(obs, act).batch.done
+    }
+
+    fn step(&self, obs: &Mat, act: &Mat, members: Members, _rng: &mut Rng) -> Step {
+        let batch = self.replay_or_nan(obs, act).batch;
+        let mean = mean_of(&batch);
+        let forecast = (members == Members::All).then(|| forecast_of(&mean));
+        let (member, std) = (Array1::zeros(obs.nrows()), Mat::zeros(mean.raw_dim()));
+        Step { batch, member, mean, std, forecast }
+    }
+}
+
+/// (s', r), one a row.
+fn mean_of(batch: &Batch) -> Mat {
+    let width = batch.obs_dim();
+    let mut mean = Mat::zeros((batch.len(), width + 1));
+    mean.slice_mut(s![.., ..width]).assign(&batch.next_obs);
+    mean.column_mut(width).assign(&batch.rew);
+    mean
+}
+
+/// One member that is sure.
+fn forecast_of(mean: &Mat) -> Forecast {
+    let mean = mean.clone().insert_axis(Axis(0));
+    Forecast { std: Array3::zeros(mean.raw_dim()), mean }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::point_mass::PointMass;
+
+    fn rows(n: usize) -> (Mat, Mat) {
+        let mut rng = Rng::stream(0, "rows", 0);
+        let obs = Mat::from_shape_fn((n, 4), |_| rng.normal() as f32);
+        (obs, Mat::from_shape_fn((n, 2), |_| rng.range(-1.0, 1.0) as f32))
+    }
+
+    fn make() -> Result<Box<dyn Env>> {
+        Ok(Box::new(PointMass::new()))
+    }
+
+    #[test]
+    fn a_step_is_the_simulators_own() {
+        let oracle = Oracle::new(Pool::new(&make)).unwrap();
+        let (mut obs, act) = rows(200);
+        obs.row_mut(3).assign(&ndarray::array![2.95, 0.0, 5.0, 0.0]);
+        let step = oracle.step(&obs, &act, Members::All, &mut Rng::stream(0, "x", 0));
+        let mut env = PointMass::new();
+        for i in 0..200 {
+            env.resume_from(&obs.row(i).mapv(f64::from).to_vec()).unwrap();
+            let moment = env.step(&act.row(i).to_vec());
+            let next: Vec<f32> = env.obs().iter().map(|&v| v as f32).collect();
+            assert_eq!(step.batch.next_obs.row(i).to_vec(), next);
+            assert_eq!(step.batch.rew[i], moment.reward as f32);
+            assert_eq!(step.batch.done[i], moment.terminated);
+            assert_eq!(step.mean.row(i).to_vec()[..4], next);
+        }
+        assert!(step.batch.done[3] && step.std.iter().all(|&v| v == 0.0));
+        assert_eq!(step.forecast.unwrap().mean.dim(), (1, 200, 5));
+        assert_eq!(oracle.counts(), LostCounts { rows: 200, ..Default::default() });
+        assert_eq!(oracle.done(&obs, &act, &obs), step.batch.done);
+    }
+
+    #[test]
+    fn following_is_stepping_again_and_again() {
+        let oracle = Oracle::new(Pool::new(&make)).unwrap();
+        let (obs, _) = rows(70);
+        let mut rng = Rng::stream(1, "acts", 0);
+        let acts = Array3::from_shape_fn((70, 6, 2), |_| rng.range(-1.0, 1.0) as f32);
+        let followed = oracle.follow(&obs, &acts).unwrap();
+        let mut env = PointMass::new();
+        for i in [0, 31, 32, 69] {
+            env.resume_from(&obs.row(i).mapv(f64::from).to_vec()).unwrap();
+            for t in 0..6 {
+                env.step(&acts.slice(s![i, t, ..]).to_vec());
+                let now: Vec<f32> = env.obs().iter().map(|&v| v as f32).collect();
+                assert_eq!(followed.obs.slice(s![i, t, ..]).to_vec(), now);
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_cannot_be_simulated_are_marked_and_counted() {
+        let oracle = Oracle::new(Pool::new(&make)).unwrap();
+        let (mut obs, mut act) = rows(100);
+        obs[[40, 1]] = f32::NAN;
+        act[[7, 0]] = f32::INFINITY;
+        let replay = oracle.replay(&obs, &act).unwrap();
+        assert_eq!(replay.lost, Lost { unreadable: vec![7, 40], ..Default::default() });
+        assert!(replay.batch.next_obs.row(7).iter().all(|v| v.is_nan()) && replay.batch.rew[40].is_nan());
+        assert!(replay.batch.done[7] && replay.batch.next_obs.row(8).iter().all(|v| v.is_finite()));
+        assert_eq!(oracle.counts().unreadable, 2);
+        let wrong = oracle.replay(&Mat::zeros((3, 5)), &Mat::zeros((3, 2))).unwrap_err().to_string();
+        assert!(wrong.contains("wanted 4 observations and 2 actions a row, found 5 and 2"), "{wrong}");
+    }
+}
