@@ -90,7 +90,8 @@ impl Layers {
         Ok(())
     }
 
-    fn put(&mut self, over: Table) {
+    /// Puts a table on top.
+    pub(crate) fn put(&mut self, over: Table) {
         merge(&mut self.table, over);
     }
 
@@ -106,6 +107,12 @@ impl Layers {
             .try_into()
             .map_err(|error: toml::de::Error| anyhow!("{}", explain(&error, &self.table)))
     }
+}
+
+/// Reads a TOML file.
+pub(crate) fn read_table(path: &Path) -> Result<Table> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("{}: cannot read", path.display()))?;
+    parse(&text, &path.display().to_string())
 }
 
 /// Puts `over` above `base`.

@@ -2,6 +2,7 @@
 
 #[macro_use]
 mod term;
+mod algorithms;
 mod commands;
 mod config;
 mod context;
@@ -37,6 +38,8 @@ enum Command {
     /// Make, list, inspect, audit and convert datasets.
     #[command(subcommand)]
     Data(commands::data::Data),
+    /// Learn a policy from a dataset.
+    Train(commands::train::Args),
     /// Score a policy in the simulator.
     Eval(commands::eval::Args),
     /// Fit the model of the world and tell how good it is.
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
     let done = context.and_then(|context| match cli.command {
         Command::Quickstart(args) => commands::quickstart::run(&context, &args),
         Command::Data(command) => commands::data::run(&context, &command),
+        Command::Train(args) => commands::train::run(&context, &args),
         Command::Eval(args) => commands::eval::run(&context, &args),
         Command::Dynamics(args) => commands::dynamics::run(&context, &args),
         Command::Export(args) => commands::export::export(&args),

@@ -109,7 +109,8 @@ fn train(cfg: &RecipeConfig, data: &Dataset, dir: &Path, threads: usize, stop_at
 fn mopo_amorel_and_morel_with_sumo_beat_the_behaviour_policy() {
     let data = data();
     let behaviour = behaviour_return(&data);
-    for rule in [penalise(), Pessimism::Truncate { alpha: 1.0 }, Pessimism::Halt { alpha: 1.0, penalty: 5.0 }] {
+    for rule in [penalise(), Pessimism::Truncate { alpha: 1.0 }, Pessimism::Halt { alpha: 1.0, penalty: 5.0 }]
+    {
         let dir = tempfile::tempdir().unwrap();
         let returns = train(&small(rule, "sumo", 3200), &data, dir.path(), 2, u64::MAX);
         assert!(returns[3] > behaviour + 5.0, "{rule:?}: {returns:?} against {behaviour}");

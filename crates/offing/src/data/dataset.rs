@@ -95,3 +95,69 @@ impl Format {
         }
     }
 }
+
+impl Dataset {
+    /// About `rows` transitions: whole episodes, drawn without replacement, in their old order; the last one drawn is
+    /// cut. All of them when there are no more.
+    pub fn thinned(&self, rows: usize, seed: u64) -> Self {
+        if rows >= self.rows.len() {
+            return self.clone();
+        }
+        let mut order: Vec<usize> = (0..self.episodes.len()).collect();
+        let mut rng = crate::rng::Rng::stream(seed, "thinned", 0);
+        for i in (1..order.len()).rev() {
+            order.swap(i, rng.below(i + 1));
+        }
+        let mut left = rows;
+        let mut kept = Vec::new();
+        for episode in order {
+            let take = self.episodes[episode].len().min(left);
+            if take == 0 {
+                break;
+            }
+            let start = self.episodes[episode].start;
+            kept.push(start..start + take);
+            left -= take;
+        }
+        kept.sort_by_key(|e| e.start);
+        let picks: Vec<usize> = kept.iter().cloned().flatten().collect();
+        let mut at = 0;
+        let episodes = kept
+            .iter()
+            .map(|e| {
+                at += e.len();
+                at - e.len()..at
+            })
+            .collect();
+        Self {
+            name: self.name.clone(),
+            format: self.format,
+            rows: self.rows.select(&picks),
+            timeout: self.timeout.select(Axis(0), &picks),
+            episodes,
+            sim: self.sim.as_ref().map(|s| s.select(&picks)),
+            reading: self.reading.clone(),
+            meta: self.meta.clone(),
+        }
+    }
+
+    /// SHA-256 over all transitions, in hexadecimal digits: two datasets with the same one train alike.
+    pub fn digest(&self) -> String {
+        use sha2::{Digest, Sha256};
+        let mut hash = Sha256::new();
+        let rows = &self.rows;
+        hash.update(format!("{} {} {}", rows.len(), rows.obs_dim(), rows.act_dim()));
+        let mut bytes = Vec::new();
+        let mut put = |values: &mut dyn Iterator<Item = f32>| {
+            bytes.clear();
+            bytes.extend(values.flat_map(f32::to_le_bytes));
+            hash.update(&bytes);
+        };
+        for matrix in [&rows.obs, &rows.act, &rows.next_obs] {
+            matrix.rows().into_iter().for_each(|row| put(&mut row.iter().copied()));
+        }
+        put(&mut rows.rew.iter().copied());
+        put(&mut rows.done.iter().map(|&d| f32::from(u8::from(d))));
+        hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+    }
+}
