@@ -22,10 +22,12 @@ pub fn medium_mark(body: &str) -> f64 {
     MEDIUM.iter().find(|(known, _)| *known == body).map_or(f64::INFINITY, |(_, mark)| *mark)
 }
 
-/// Behaviour policies in a directory.
+/// Behaviour policies in a directory, or inside the program.
 #[derive(Clone, Debug)]
 pub struct PolicySet {
+    /// The directory; for a built-in set, what stands for it in messages.
     dir: PathBuf,
+    built_in: Option<&'static [(&'static str, &'static [u8])]>,
     snapshots: Vec<Snapshot>,
 }
 
@@ -74,18 +76,18 @@ impl PolicySet {
             Err(_) => Vec::new(),
         };
         let entries = fs::read_dir(dir).map_err(|e| Error::io(dir, "list the policies", e))?;
-        let mut snapshots: Vec<Snapshot> = entries
-            .flatten()
-            .filter_map(|entry| {
-                let file = entry.file_name().to_string_lossy().into_owned();
-                let (body, number) = file.strip_suffix(".safetensors")?.rsplit_once('-')?;
-                let number = number.parse().ok()?;
-                let score = scores.iter().find(|s| s.file == file).and_then(|s| s.normalized);
-                Some(Snapshot { body: body.into(), number, score, file: file.clone() })
-            })
-            .collect();
-        snapshots.sort_by(|a, b| (&a.body, a.number).cmp(&(&b.body, b.number)));
-        Ok(Self { dir: dir.into(), snapshots })
+        let files = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        Ok(Self { dir: dir.into(), built_in: None, snapshots: snapshots(files, &scores) })
+    }
+
+    /// The policies whose contents are part of the program, with the text of their index.
+    pub fn built_in(files: &'static [(&'static str, &'static [u8])], index: &str) -> Result<Self> {
+        let dir = PathBuf::from("built-in policies");
+        let scores: Vec<IndexEntry> = serde_json::from_str(index).map_err(|e| {
+            Error::file(&dir, format!("the index does not read ({e}); mend it and build again"))
+        })?;
+        let names = files.iter().map(|(name, _)| name.to_string());
+        Ok(Self { dir, built_in: Some(files), snapshots: snapshots(names, &scores) })
     }
 
     /// The policies of a flavour, in the order in which their rows follow each other. Each gives an equal share.
@@ -110,10 +112,16 @@ impl PolicySet {
         chosen.into_iter().map(|s| self.load(&s.file)).collect()
     }
 
-    /// Loads one file of the directory.
+    /// Loads one file of the set.
     pub fn load(&self, file: &str) -> Result<Ingredient> {
         let path = self.dir.join(file);
-        let bytes = fs::read(&path).map_err(|e| Error::io(&path, "read the policy", e))?;
+        let bytes = match self.built_in {
+            None => fs::read(&path).map_err(|e| Error::io(&path, "read the policy", e))?,
+            Some(files) => {
+                let found = files.iter().find(|(name, _)| *name == file);
+                found.ok_or_else(|| Error::file(&path, "there is no such built-in policy"))?.1.to_vec()
+            }
+        };
         let policy = TanhGaussian::from_bytes(&bytes, &path)?;
         Ok(Ingredient { file: file.into(), policy, digest: Sha256::digest(&bytes).into() })
     }
@@ -161,6 +169,20 @@ impl PolicySet {
     }
 }
 
+/// The snapshots among some file names, by body and number.
+fn snapshots(files: impl Iterator<Item = String>, scores: &[IndexEntry]) -> Vec<Snapshot> {
+    let mut found: Vec<Snapshot> = files
+        .filter_map(|file| {
+            let (body, number) = file.strip_suffix(".safetensors")?.rsplit_once('-')?;
+            let (body, number) = (body.to_string(), number.parse().ok()?);
+            let score = scores.iter().find(|s| s.file == file).and_then(|s| s.normalized);
+            Some(Snapshot { body, number, score, file })
+        })
+        .collect();
+    found.sort_by(|a, b| (&a.body, a.number).cmp(&(&b.body, b.number)));
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,7 +198,7 @@ mod tests {
                 score: Some(scores[number]),
             })
             .collect();
-        let set = PolicySet { dir: "policies".into(), snapshots };
+        let set = PolicySet { dir: "policies".into(), built_in: None, snapshots };
         let all: Vec<&Snapshot> = set.snapshots.iter().collect();
         match flavour {
             "medium" => Ok(vec![set.medium(&all, "hopper", choice)?.number]),
