@@ -48,6 +48,8 @@ enum Command {
     Export(commands::export::Export),
     /// Ask a policy for its actions on given observations.
     Act(commands::export::Act),
+    /// Put runs on one page: curves, tables, times.
+    Report(commands::report::Args),
     /// Measure speed; every bench writes the same JSON with --json.
     #[command(subcommand)]
     Bench(commands::bench::Bench),
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Command::Dynamics(args) => commands::dynamics::run(&context, &args),
         Command::Export(args) => commands::export::export(&args),
         Command::Act(args) => commands::export::act(&args),
+        Command::Report(args) => commands::report::run(&context, &args),
         Command::Bench(command) => commands::bench::run(&context, &command),
         Command::Doctor(args) => commands::doctor::run(&context, &args),
     });

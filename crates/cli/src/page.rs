@@ -45,6 +45,11 @@ impl Page {
         self.body.push_str(&format!("<p><code>{}</code></p>\n", escape(text)));
     }
 
+    /// Lines of text as they are: a configuration.
+    pub(crate) fn pre(&mut self, text: &str) {
+        self.body.push_str(&format!("<pre class=\"wide\">{}</pre>\n", escape(text)));
+    }
+
     /// A table whose first column is text and whose others are numbers.
     pub(crate) fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
         let row = |cells: &mut dyn Iterator<Item = &str>, tag: &str| {

@@ -8,4 +8,5 @@ pub(crate) mod dynamics;
 pub(crate) mod eval;
 pub(crate) mod export;
 pub(crate) mod quickstart;
+pub(crate) mod report;
 pub(crate) mod train;

@@ -145,6 +145,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         Err(error) => return Err(error.into()),
     }
     write_timing(&dir, &clock)?;
+    super::report::write_own(&dir)?;
     if !args.json {
         finish(&dir, &dataset, scores.last, scores.best, reference, &clock);
     }

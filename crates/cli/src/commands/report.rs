@@ -1,0 +1,221 @@
+//! `offing report`: runs as one page: learning curves with their spread over seeds, last and best scores, what the
+//! rollouts did, where the time went.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use offing::run::{CONFIG, METRICS, Record, read_metrics};
+use toml::Table;
+
+use crate::context::Context;
+use crate::page::Page;
+use crate::plot::{Axis, Plot, Series};
+use crate::term;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Run directories, or directories with runs somewhere inside.
+    #[arg(required = true)]
+    runs: Vec<PathBuf>,
+    /// Where to write the page.
+    #[arg(long, default_value = "report.html")]
+    out: PathBuf,
+}
+
+pub(crate) fn run(_context: &Context, args: &Args) -> Result<ExitCode> {
+    let mut found = Vec::new();
+    for path in &args.runs {
+        find(path, &mut found)?;
+    }
+    if found.is_empty() {
+        bail!("no run with a {CONFIG} and a {METRICS} was found; give directories made by `offing train`");
+    }
+    found.sort_by(|a, b| (&a.group, a.seed).cmp(&(&b.group, b.seed)));
+    page(&found).write(&args.out)?;
+    out!("{}", term::table(&HEADER, found.iter().map(Run::row)));
+    out!("{}", args.out.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the page of one run beside its files.
+pub(crate) fn write_own(dir: &Path) -> Result<()> {
+    let run = Run::read(dir)?;
+    page(&[run]).write(&dir.join("report.html"))
+}
+
+const HEADER: [&str; 8] = ["run", "seed", "steps", "last return", "best", "last score", "best", "minutes"];
+
+/// A run as read back from its directory.
+struct Run {
+    dir: PathBuf,
+    /// Runs that differ in their seeds alone share a group: one line with its spread.
+    group: String,
+    seed: u64,
+    config: Table,
+    records: Vec<Record>,
+    timing: Option<serde_json::Value>,
+}
+
+impl Run {
+    fn read(dir: &Path) -> Result<Self> {
+        let config = crate::config::read_table(&dir.join(CONFIG))?;
+        let text = |key: &str| config.get(key).and_then(|v| v.as_str()).map(str::to_string);
+        let group = match (text("algorithm"), text("dataset"), text("task")) {
+            (Some(algorithm), Some(dataset), _) => format!("{algorithm} · {}", short(&dataset)),
+            (_, _, Some(task)) => format!("online SAC · {task}"),
+            _ => dir.display().to_string(),
+        };
+        let seed = config.get("seed").or_else(|| config.get("collect").and_then(|c| c.get("seed")));
+        let seed = seed.and_then(|s| s.as_integer()).unwrap_or(0) as u64;
+        let timing =
+            std::fs::read(dir.join("timing.json")).ok().and_then(|t| serde_json::from_slice(&t).ok());
+        let records = read_metrics(&dir.join(METRICS))?;
+        Ok(Self { dir: dir.to_path_buf(), group, seed, config, records, timing })
+    }
+
+    fn values(&self, key: &str) -> Vec<(f64, f64)> {
+        let number = |r: &Record, key: &str| r.get(key).and_then(|v| v.as_f64());
+        self.records.iter().filter_map(|r| Some((number(r, "step")?, number(r, key)?))).collect()
+    }
+
+    fn row(&self) -> Vec<String> {
+        let last_and_best = |key: &str| {
+            let values = self.values(key);
+            let last = values.last().map_or("-".into(), |v| term::number(v.1));
+            let best = values.iter().map(|v| v.1).fold(f64::NEG_INFINITY, f64::max);
+            (last, if best.is_finite() { term::number(best) } else { "-".into() })
+        };
+        let (last, best) = last_and_best("return");
+        let (last_score, best_score) = last_and_best("score");
+        let steps = self.values("step").last().map_or(0, |v| v.0 as usize);
+        let seconds = self.timing.as_ref().and_then(|t| t.get("seconds")).and_then(|s| s.as_f64());
+        let minutes = seconds.map_or("-".into(), |s| format!("{:.1}", s / 60.0));
+        vec![
+            self.group.clone(),
+            self.seed.to_string(),
+            term::count(steps),
+            last,
+            best,
+            last_score,
+            best_score,
+            minutes,
+        ]
+    }
+}
+
+/// A dataset's name without the directories of a path.
+fn short(dataset: &str) -> String {
+    Path::new(dataset).file_stem().map_or(dataset.into(), |s| s.to_string_lossy().into_owned())
+}
+
+/// All runs at or below a path.
+fn find(path: &Path, found: &mut Vec<Run>) -> Result<()> {
+    if path.join(CONFIG).is_file() && path.join(METRICS).is_file() {
+        found.push(Run::read(path)?);
+        return Ok(());
+    }
+    let entries = std::fs::read_dir(path)
+        .map_err(|e| anyhow::anyhow!("{}: cannot list: {e}; give a run directory", path.display()))?;
+    for entry in entries.flatten().filter(|e| e.path().is_dir()) {
+        find(&entry.path(), found)?;
+    }
+    Ok(())
+}
+
+fn page(runs: &[Run]) -> Page {
+    let mut groups: BTreeMap<&str, Vec<&Run>> = BTreeMap::new();
+    runs.iter().for_each(|run| groups.entry(&run.group).or_default().push(run));
+    let title = match groups.keys().collect::<Vec<_>>()[..] {
+        [one] => format!("offing: {one}"),
+        _ => format!("offing: {} runs", runs.len()),
+    };
+    let mut page = Page::new(&title);
+    page.text(
+        "Scores are means over evaluation episodes with the policy's mean action. \"Last\" is the policy at the end; \
+         \"best\" is chosen by evaluating in the simulator, which offline learning does not have.",
+    );
+    page.table(&HEADER, &runs.iter().map(Run::row).collect::<Vec<_>>());
+    let scored = runs.iter().any(|r| !r.values("score").is_empty());
+    let (key, label) = if scored { ("score", "normalised score") } else { ("return", "return") };
+    curves(
+        &mut page,
+        &groups,
+        key,
+        label,
+        "Learning curves; the shade is one standard deviation over seeds.",
+    );
+    for (key, label, caption) in [
+        ("u_mean", "mean u", "Uncertainty of imagined steps, mean of the scored ones."),
+        ("guarded_share", "share cut", "Share of imagined steps beyond the threshold."),
+        ("q", "Q", "The critics' value of the policy's own actions."),
+        ("critic_loss", "critic loss", "The critics' squared error."),
+        ("cloning_loss", "cloning loss", "The cloning loss."),
+    ] {
+        if runs.iter().any(|r| !r.series(key).is_empty()) {
+            curves(&mut page, &groups, key, label, caption);
+        }
+    }
+    times(&mut page, runs);
+    page.heading("Configurations");
+    for run in runs {
+        page.code(&format!("offing train --config {}", run.dir.join(CONFIG).display()));
+        page.pre(&toml::to_string(&run.config).unwrap_or_default());
+    }
+    page
+}
+
+impl Run {
+    /// A metric over the steps; the share of guarded steps is a quotient of two.
+    fn series(&self, key: &str) -> Vec<(f64, f64)> {
+        if key != "guarded_share" {
+            return self.values(key);
+        }
+        let (guarded, imagined) = (self.values("guarded"), self.values("imagined"));
+        let share = guarded.iter().zip(&imagined).map(|(g, i)| (g.0, g.1 / i.1.max(1.0)));
+        if guarded.iter().any(|g| g.1 > 0.0) { share.collect() } else { Vec::new() }
+    }
+}
+
+fn curves(page: &mut Page, groups: &BTreeMap<&str, Vec<&Run>>, key: &str, label: &str, caption: &str) {
+    let mut series = Vec::new();
+    for (name, runs) in groups {
+        let mut at: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        for run in runs {
+            run.series(key).iter().for_each(|(x, y)| at.entry(*x as u64).or_default().push(*y));
+        }
+        let of = |values: &[f64]| {
+            let n = values.len() as f64;
+            let mean = values.iter().sum::<f64>() / n;
+            let spread = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+            (mean, spread.sqrt())
+        };
+        let points: Vec<(f64, f64)> = at.iter().map(|(x, v)| (*x as f64, of(v).0)).collect();
+        if points.is_empty() {
+            continue;
+        }
+        let band = at.values().map(|v| (of(v).0 - of(v).1, of(v).0 + of(v).1)).collect();
+        let line = Series::line(name, points);
+        series.push(if runs.len() > 1 { line.with_band(band) } else { line });
+    }
+    if !series.is_empty() {
+        let plot = Plot { title: label.into(), x: Axis::linear("steps"), y: Axis::linear(label), series };
+        page.figure(&plot, caption);
+    }
+}
+
+fn times(page: &mut Page, runs: &[Run]) {
+    let mut rows = Vec::new();
+    for run in runs {
+        let phases = run.timing.as_ref().and_then(|t| t.get("phases")).and_then(|p| p.as_object());
+        for (phase, seconds) in phases.into_iter().flatten() {
+            let name = format!("{} (seed {})", run.group, run.seed);
+            rows.push(vec![name, phase.clone(), format!("{:.1}", seconds.as_f64().unwrap_or(0.0))]);
+        }
+    }
+    if !rows.is_empty() {
+        page.heading("Where the time went");
+        page.table(&["run", "phase", "seconds"], &rows);
+    }
+}
