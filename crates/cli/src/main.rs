@@ -45,6 +45,8 @@ enum Command {
     Export(commands::export::Export),
     /// Ask a policy for its actions on given observations.
     Act(commands::export::Act),
+    /// Tell how far transitions are from a dataset, which of its rows support them, and raise an alarm.
+    Score(commands::score::Args),
     /// Measure speed; every bench writes the same JSON with --json.
     #[command(subcommand)]
     Bench(commands::bench::Bench),
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::Dynamics(args) => commands::dynamics::run(&context, &args),
         Command::Export(args) => commands::export::export(&args),
         Command::Act(args) => commands::export::act(&args),
+        Command::Score(args) => commands::score::run(&context, &args),
         Command::Bench(command) => commands::bench::run(&context, &command),
         Command::Doctor(args) => commands::doctor::run(&context, &args),
     });

@@ -8,3 +8,4 @@ pub(crate) mod dynamics;
 pub(crate) mod eval;
 pub(crate) mod export;
 pub(crate) mod quickstart;
+pub(crate) mod score;

@@ -159,8 +159,8 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::space::Columns;
     use super::super::EmbeddingConfig;
+    use super::super::space::Columns;
     use super::*;
     use crate::batch::Mat;
     use crate::rng::Rng;
