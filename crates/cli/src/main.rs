@@ -50,6 +50,8 @@ enum Command {
     Act(commands::export::Act),
     /// Put runs on one page: curves, tables, times.
     Report(commands::report::Args),
+    /// Tell how far transitions are from a dataset, which of its rows support them, and raise an alarm.
+    Score(commands::score::Args),
     /// Measure speed; every bench writes the same JSON with --json.
     #[command(subcommand)]
     Bench(commands::bench::Bench),
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Command::Export(args) => commands::export::export(&args),
         Command::Act(args) => commands::export::act(&args),
         Command::Report(args) => commands::report::run(&context, &args),
+        Command::Score(args) => commands::score::run(&context, &args),
         Command::Bench(command) => commands::bench::run(&context, &command),
         Command::Doctor(args) => commands::doctor::run(&context, &args),
     });

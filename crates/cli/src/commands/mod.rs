@@ -10,3 +10,4 @@ pub(crate) mod export;
 pub(crate) mod quickstart;
 pub(crate) mod report;
 pub(crate) mod train;
+pub(crate) mod score;

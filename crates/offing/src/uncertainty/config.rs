@@ -4,11 +4,18 @@ use serde::{Deserialize, Serialize};
 
 use super::Uncertainty;
 use super::aleatoric::{AleatoricConfig, MaxAleatoric};
+use super::bellman_std::BellmanStdConfig;
+use super::count::{Count, CountConfig};
+use super::ensemble_std::{EnsembleStd, EnsembleStdConfig};
+use super::fathom::{Fathom, FathomConfig};
+use super::loo_kl::{LooKl, LooKlConfig};
 use super::members::{ByMembers, Rule};
+use super::mixture_std::{MixtureStd, MixtureStdConfig};
 use super::pairwise::{MaxPairwise, PairwiseConfig};
+use super::pullback::{Pullback, PullbackConfig};
 use super::sumo::{Sumo, SumoConfig};
 use crate::batch::Batch;
-use crate::dynamics::Ensemble;
+use crate::dynamics::{DynamicsModel, Ensemble};
 use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::nn::Team;
@@ -23,6 +30,20 @@ pub enum UncertaintyConfig {
     Aleatoric(AleatoricConfig),
     /// The widest disagreement on the next state (MOReL).
     Pairwise(PairwiseConfig),
+    /// How one member differs from the rest (M2AC).
+    LooKl(LooKlConfig),
+    /// Spread of the members' means.
+    EnsembleStd(EnsembleStdConfig),
+    /// Spread of the whole mixture: means and noise.
+    MixtureStd(MixtureStdConfig),
+    /// How rarely the data holds what (s, a) hashes to (Kim & Oh).
+    Count(CountConfig),
+    /// Distance to the data along the model's own geometry (Tennenholtz & Mannor).
+    Pullback(PullbackConfig),
+    /// Spread of the next value over members (MOBILE); needs the critics, so only an algorithm can compute it.
+    BellmanStd(BellmanStdConfig),
+    /// Search-based: distance from what the data's nearest rows predict; our own.
+    Fathom(FathomConfig),
 }
 
 impl Default for UncertaintyConfig {
@@ -70,6 +91,13 @@ impl UncertaintyConfig {
             Self::Sumo(SumoConfig::default()),
             Self::Aleatoric(AleatoricConfig::default()),
             Self::Pairwise(PairwiseConfig::default()),
+            Self::LooKl(LooKlConfig::default()),
+            Self::EnsembleStd(EnsembleStdConfig::default()),
+            Self::MixtureStd(MixtureStdConfig::default()),
+            Self::Count(CountConfig::default()),
+            Self::Pullback(PullbackConfig::default()),
+            Self::BellmanStd(BellmanStdConfig::default()),
+            Self::Fathom(FathomConfig::default()),
         ]
     }
 
@@ -96,7 +124,20 @@ impl UncertaintyConfig {
             Self::Sumo(_) => "sumo",
             Self::Aleatoric(_) => "aleatoric",
             Self::Pairwise(_) => "pairwise",
+            Self::LooKl(_) => "loo-kl",
+            Self::EnsembleStd(_) => "ensemble-std",
+            Self::MixtureStd(_) => "mixture-std",
+            Self::Count(_) => "count",
+            Self::Pullback(_) => "pullback",
+            Self::BellmanStd(_) => "bellman-std",
+            Self::Fathom(_) => "fathom",
         }
+    }
+
+    /// Whether [`build`](Self::build) can serve it: all but `bellman-std`, which [`BellmanStd`](super::BellmanStd)
+    /// computes from the critics.
+    pub fn is_built_once(&self) -> bool {
+        !matches!(self, Self::BellmanStd(_))
     }
 
     /// Builds the estimator.
@@ -113,14 +154,42 @@ impl UncertaintyConfig {
         match self {
             Self::Aleatoric(c) => Some(Box::new(MaxAleatoric(c.clone()))),
             Self::Pairwise(c) => Some(Box::new(MaxPairwise(c.clone()))),
-            Self::Sumo(_) => None,
+            Self::LooKl(c) => Some(Box::new(LooKl(c.clone()))),
+            Self::EnsembleStd(_) => Some(Box::new(EnsembleStd)),
+            Self::MixtureStd(_) => Some(Box::new(MixtureStd)),
+            Self::Sumo(_) | Self::Count(_) | Self::Pullback(_) | Self::BellmanStd(_) | Self::Fathom(_) => {
+                None
+            }
         }
     }
 
     fn build_alone(&self, source: &Source<'_>) -> Result<Box<dyn Uncertainty>> {
         match self {
-            Self::Sumo(c) => Ok(Box::new(Sumo::new(c, source.data, source.team.threads())?)),
-            Self::Aleatoric(_) | Self::Pairwise(_) => unreachable!("rules over members are built together"),
+            Self::Sumo(c) => {
+                let threads = source.team.threads();
+                Ok(Box::new(match source.home {
+                    Some(home) => Sumo::open(home, c, source.data, threads)?,
+                    None => Sumo::new(c, source.data, threads)?,
+                }))
+            }
+            Self::Count(c) => {
+                let model = source.model_for("count")?;
+                Ok(Box::new(Count::new(c, source.data, model, &source.team, source.seed)?))
+            }
+            Self::Pullback(c) => Ok(Box::new(Pullback::new(c, source.data, &source.team, source.seed)?)),
+            Self::Fathom(c) => {
+                let model = source.model.map(|m| m as &dyn DynamicsModel);
+                Ok(Box::new(Fathom::new(c, source.data, model, &source.team, source.seed)?))
+            }
+            Self::BellmanStd(_) => Err(Error::Invalid(
+                "bellman-std: wanted the critics, which exist only while an algorithm trains; train `mobile` with it,                  or choose another estimator"
+                    .into(),
+            )),
+            Self::Aleatoric(_)
+            | Self::Pairwise(_)
+            | Self::LooKl(_)
+            | Self::EnsembleStd(_)
+            | Self::MixtureStd(_) => unreachable!("rules over members are built together"),
         }
     }
 }

@@ -17,6 +17,12 @@ pub(super) trait Rule: std::fmt::Debug + Send + Sync {
 
     /// Score of a row. `member` made the step; it is `None` for rows of the data, which no member made.
     fn score(&self, row: &Opinions<'_>, member: Option<usize>) -> f32;
+
+    /// What an ensemble of so many members lacks, if anything.
+    fn check(&self, members: usize) -> std::result::Result<(), String> {
+        let _ = members;
+        Ok(())
+    }
 }
 
 /// Every member's Gaussian over (s', r) for one row.
@@ -51,6 +57,13 @@ impl Opinions<'_> {
         self.width
     }
 
+    /// Variance over members of the means of one column, in f64.
+    pub(super) fn variance_of_means(&self, col: usize) -> f64 {
+        let center = self.center(col);
+        let square = |m: usize| (f64::from(self.mean(m)[col]) - center).powi(2);
+        (0..self.members).map(square).sum::<f64>() / self.members as f64
+    }
+
     /// Mean over members of one column, in f64.
     pub(super) fn center(&self, col: usize) -> f64 {
         (0..self.members).map(|m| f64::from(self.mean(m)[col])).sum::<f64>() / self.members as f64
@@ -77,7 +90,12 @@ impl ByMembers {
             let rows = first..(first + CHUNK).min(data.len());
             let cut = |m: &crate::Mat| m.slice(ndarray::s![rows.clone(), ..]).to_owned();
             let forecast = model.forecast(&cut(&data.obs), &cut(&data.act));
+            let members = forecast.mean.dim().0;
             for estimator in &mut all {
+                estimator.rule.check(members).map_err(|wanted| {
+                    let id = estimator.rule.id();
+                    Error::Invalid(format!("{id}: wanted {wanted}, found {members}; raise model.members"))
+                })?;
                 let scores = finite(estimator.rule.id(), apply(&*estimator.rule, &forecast, None))?;
                 estimator.max = scores.iter().fold(estimator.max, |a, &b| a.max(b));
             }

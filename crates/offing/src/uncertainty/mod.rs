@@ -16,17 +16,37 @@
 //! ```
 
 mod aleatoric;
+mod bellman_std;
+mod coder;
 mod config;
+mod count;
 mod embedding;
+mod ensemble_std;
+mod fathom;
+mod latent;
+mod linalg;
+mod local_fit;
+mod loo_kl;
 mod members;
+mod mixture_std;
 mod pairwise;
+mod pullback;
+mod smooth;
 mod space;
+mod store;
 mod sumo;
 
 pub use aleatoric::{AleatoricConfig, Norm};
+pub use bellman_std::{BellmanStd, BellmanStdConfig};
 pub use config::{Source, UncertaintyConfig, build_all};
+pub use count::{Count, CountConfig, Over};
 pub use embedding::{Distortion, Embedding, EmbeddingConfig};
+pub use ensemble_std::EnsembleStdConfig;
+pub use fathom::{Fathom, FathomConfig, Variant};
+pub use loo_kl::{Held, LooKlConfig};
+pub use mixture_std::MixtureStdConfig;
 pub use pairwise::{PairwiseConfig, Spread};
+pub use pullback::{Pullback, PullbackConfig};
 pub use space::{Columns, Distance, SearchVector};
 pub use sumo::{Form, Sumo, SumoConfig, Threshold};
 
@@ -98,14 +118,4 @@ fn finite(name: &str, scores: Array1<f32>) -> Result<Array1<f32>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_row_is_located_in_its_episode() {
-        let episodes = [0..3, 3..4, 4..9];
-        let found: Vec<_> = [0, 2, 3, 4, 8].iter().map(|&r| locate(&episodes, r)).collect();
-        assert_eq!(found, [(0, 0), (0, 2), (1, 0), (2, 0), (2, 4)].map(Some));
-        assert_eq!(locate(&episodes, 9), None);
-    }
-}
+mod tests;

@@ -138,6 +138,13 @@ impl Sumo {
         self.index.search(self.space.place(rows)?.view(), k).map_err(fault)
     }
 
+    /// Scores with the `support` nearest dataset rows behind each, by one search.
+    pub fn score_with_support(&self, rows: &Batch, support: usize) -> Result<(Array1<f32>, Neighbors)> {
+        let found = self.nearest(rows, self.config.k.max(support))?;
+        let scores = found.distances.column(self.config.k - 1).mapv(|d| self.score_of(d));
+        Ok((finite("sumo", scores)?, found))
+    }
+
     /// Whether each row's score lies above `threshold`: a yes/no search, cheaper than the score.
     pub fn exceeds_rows(&self, rows: &Batch, threshold: f32) -> Result<Vec<bool>> {
         if threshold.is_nan() {

@@ -5,6 +5,7 @@ mod dynamics;
 mod env;
 mod knn;
 mod sac;
+mod uncertainty;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -33,6 +34,8 @@ pub(crate) enum Bench {
     Sac(sac::Args),
     /// One gradient step of the model ensemble, and its forecasts.
     Dynamics(dynamics::Args),
+    /// Scoring imagined rows, beside the ensemble's own forward pass.
+    Uncertainty(uncertainty::Args),
 }
 
 pub(crate) fn run(context: &Context, command: &Bench) -> Result<ExitCode> {
@@ -42,6 +45,7 @@ pub(crate) fn run(context: &Context, command: &Bench) -> Result<ExitCode> {
         Bench::Knn(args) => knn::run(context, args),
         Bench::Sac(args) => sac::run(args),
         Bench::Dynamics(args) => dynamics::run(args),
+        Bench::Uncertainty(args) => uncertainty::run(context, args),
     }
 }
 

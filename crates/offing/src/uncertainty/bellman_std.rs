@@ -1,0 +1,126 @@
+//! Model-Bellman inconsistency (MOBILE): how much the value of the next state depends on which member imagines it.
+//!
+//! For each elite, draw next states s' ~ N(μ_e, σ_e) and actions a' ~ π(s'), and average min_j Q̄_j(s', a'); the score is
+//! the unbiased deviation of these averages over the elites. It changes with the critics at every step, so it is not
+//! built once like the other estimators: the algorithm calls [`BellmanStd::score`] with the agent it has.
+
+use ndarray::{Array1, Array2};
+use serde::{Deserialize, Serialize};
+
+use crate::batch::Mat;
+use crate::dynamics::Forecast;
+use crate::error::{Error, Result};
+use crate::nn::{Noise, Team, Weights};
+use crate::rng::Rng;
+use crate::sac::Sac;
+
+/// How values are sampled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BellmanStdConfig {
+    /// Next states drawn from each elite.
+    pub samples: usize,
+}
+
+impl Default for BellmanStdConfig {
+    fn default() -> Self {
+        Self { samples: 10 }
+    }
+}
+
+/// The estimator: which members count and how often each is sampled.
+#[derive(Clone, Debug)]
+pub struct BellmanStd {
+    config: BellmanStdConfig,
+    elites: Vec<usize>,
+}
+
+impl BellmanStd {
+    /// An estimator over the given members, usually the model's elites.
+    ///
+    /// # Errors
+    /// Fewer than two members, or no samples.
+    pub fn new(config: &BellmanStdConfig, elites: &[usize]) -> Result<Self> {
+        if elites.len() < 2 || config.samples == 0 {
+            return Err(Error::Invalid(format!(
+                "bellman-std: wanted at least two elites and one sample, found {} and {}; raise model.elites or \
+                 uncertainty.samples",
+                elites.len(),
+                config.samples
+            )));
+        }
+        Ok(Self { config: config.clone(), elites: elites.to_vec() })
+    }
+
+    /// One score a row of the forecast, by the agent's target critics. A row's noise depends on `rng` and its number.
+    ///
+    /// # Panics
+    /// When the forecast has fewer members than the elites name, or states of another width than the agent's.
+    pub fn score(&self, forecast: &Forecast, agent: &Sac, team: &Team, rng: &mut Rng) -> Array1<f32> {
+        let (_, rows, width) = forecast.mean.dim();
+        let mut values = Array2::<f64>::zeros((self.elites.len(), rows));
+        let mut eps = vec![0.0f32; rows * (width - 1)];
+        for (e, &member) in self.elites.iter().enumerate() {
+            let mean = forecast.mean.index_axis(ndarray::Axis(0), member);
+            let std = forecast.std.index_axis(ndarray::Axis(0), member);
+            for _ in 0..self.config.samples {
+                Noise::draw(rng).fill(0, width - 1, &mut eps);
+                let next = Mat::from_shape_fn((rows, width - 1), |(i, j)| {
+                    mean[[i, j]] + std[[i, j]] * eps[i * (width - 1) + j]
+                });
+                let act = agent.actor.act_batch(team, &next, rng);
+                let q = agent.min_q(Weights::Target, next.view(), act.view());
+                values.row_mut(e).iter_mut().zip(&q).for_each(|(v, q)| *v += f64::from(*q));
+            }
+        }
+        values /= self.config.samples as f64;
+        let n = self.elites.len() as f64;
+        let deviation = |column: ndarray::ArrayView1<f64>| {
+            let mean = column.sum() / n;
+            (column.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt() as f32
+        };
+        values.columns().into_iter().map(deviation).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sac::SacConfig;
+    use ndarray::Array3;
+
+    fn agent(team: &Team) -> Sac {
+        let cfg = SacConfig { hidden: vec![32, 32], ..Default::default() };
+        Sac::new(&cfg, 3, 2, team, &mut Rng::stream(0, "init", 0)).unwrap()
+    }
+
+    /// Members that agree up to `apart`, without noise of their own.
+    fn forecast(apart: f32, std: f32) -> Forecast {
+        let mean = Array3::from_shape_fn((4, 20, 4), |(m, i, j)| (i + j) as f32 / 10.0 + apart * m as f32);
+        Forecast { std: Array3::from_elem((4, 20, 4), std), mean }
+    }
+
+    #[test]
+    fn members_that_agree_leave_only_sampling_noise_and_those_that_differ_do_not() {
+        let team = Team::new(2);
+        let agent = agent(&team);
+        let score = |samples, apart| {
+            let it = BellmanStd::new(&BellmanStdConfig { samples }, &[0, 2, 3]).unwrap();
+            it.score(&forecast(apart, 0.01), &agent, &team, &mut Rng::stream(1, "noise", 0)).sum()
+        };
+        let (few, many, apart) = (score(4, 0.0), score(100, 0.0), score(100, 1.0));
+        assert!(many < 0.5 * few && apart > 3.0 * many, "{few} {many} {apart}");
+    }
+
+    #[test]
+    fn threads_and_repetition_change_nothing_and_bad_settings_are_named() {
+        let cfg = BellmanStdConfig::default();
+        let it = BellmanStd::new(&cfg, &[1, 2]).unwrap();
+        let run = |threads| {
+            let team = Team::new(threads);
+            it.score(&forecast(0.1, 0.1), &agent(&team), &team, &mut Rng::stream(1, "noise", 0))
+        };
+        assert_eq!(run(1), run(3));
+        assert!(BellmanStd::new(&cfg, &[1]).unwrap_err().to_string().contains("two elites"));
+    }
+}

@@ -1,0 +1,247 @@
+//! The autoencoder behind hash counts: a frozen trunk of the dynamics model, an encoder to bits, a decoder back.
+
+use super::count::CountConfig;
+use crate::batch::{Batch, Mat};
+use crate::error::{Error, Result};
+use crate::nn::{
+    Activation, AdamConfig, AdamStep, Field, Init, Keep, Panels, Shape, Stack, Team, Tensors, Trace,
+    TrainStep, Weights, math,
+};
+use crate::rng::Rng;
+
+/// Rows a thread takes at once.
+const CHUNK: usize = 120;
+
+/// The first hidden layers of one member, with its input standardisation.
+#[derive(Debug)]
+pub(super) struct Trunk {
+    stack: Stack,
+    activation: Activation,
+    mean: Vec<f32>,
+    inverse: Vec<f32>,
+}
+
+/// A trained autoencoder.
+#[derive(Debug)]
+pub(super) struct Coder {
+    trunk: Trunk,
+    encoder: Stack,
+    bits: usize,
+}
+
+impl Trunk {
+    /// The first two hidden layers of a saved model's member (all, when it has fewer).
+    pub(super) fn of(weights: &Tensors, member: usize) -> Result<Self> {
+        let shape = |l: usize| weights.shape(&format!("model.{member}.{l}.weight")).map(<[usize]>::to_vec);
+        let hidden = (0..).take_while(|&l| shape(l + 1).is_some()).count().min(2);
+        let sizes: Vec<Vec<usize>> = (0..hidden).filter_map(shape).collect();
+        let (Some(first), Some(last)) = (sizes.first(), sizes.last()) else {
+            return Err(Error::Invalid(
+                "count: wanted a model with hidden layers, found a linear one".into(),
+            ));
+        };
+        let activation = if weights.u64("silu", 1)?[0] != 0 { Activation::Silu } else { Activation::Relu };
+        // The last hidden layer is this stack's output, so its activation is applied by hand.
+        let inner: Vec<usize> = sizes[..hidden - 1].iter().map(|s| s[0]).collect();
+        let mut stack = Stack::zeros(Shape::new(first[1], &inner, last[0], activation), 1, Keep::Weights);
+        for (l, size) in sizes.iter().enumerate() {
+            let weight = weights.f32(&format!("model.{member}.{l}.weight"), size)?;
+            let bias = weights.f32(&format!("model.{member}.{l}.bias"), &size[..1])?;
+            stack.set(0, l, Field::Weight, &weight, &bias);
+        }
+        let inputs = first[1];
+        let (mean, inverse) =
+            (weights.f32("scaler.mean", &[inputs])?, weights.f32("scaler.inverse", &[inputs])?);
+        Ok(Self { stack, activation, mean, inverse })
+    }
+
+    fn inputs(&self) -> usize {
+        self.mean.len()
+    }
+
+    fn outputs(&self) -> usize {
+        self.stack.shape().outputs(self.stack.shape().layers() - 1)
+    }
+
+    /// Loads standardised (s, a) of a row.
+    fn load(&self, obs: &Mat, act: &Mat, row: usize, x: &mut Panels, to: usize) {
+        let both = obs.row(row).into_iter().chain(act.row(row));
+        for (col, &v) in both.enumerate() {
+            let at = x.at(to, col);
+            x.data_mut()[at] = (v - self.mean[col]) * self.inverse[col];
+        }
+    }
+
+    /// Features of the loaded rows.
+    fn run(&self, x: &Panels, trace: &mut Trace, features: &mut Panels, rows: usize) {
+        trace.forward(self.stack.net(0), Weights::Current, x, rows);
+        for row in 0..rows {
+            for col in 0..features.cols() {
+                let z = trace.out.data()[trace.out.at(row, col)];
+                let at = features.at(row, col);
+                features.data_mut()[at] = match self.activation {
+                    Activation::Silu => z * math::sigmoid::<math::Plain>(z),
+                    Activation::Relu => z.max(0.0),
+                };
+            }
+        }
+    }
+}
+
+impl Coder {
+    /// Trains to reconstruct standardised (s, a); returns the coder and its hold-out error.
+    pub(super) fn fit(
+        cfg: &CountConfig,
+        trunk: Trunk,
+        data: &Batch,
+        seed: u64,
+        member: usize,
+    ) -> Result<(Self, f64)> {
+        let mut rng = Rng::stream(seed, "count", member as u64);
+        let narrow = if cfg.bits < 50 { 50 } else { 100 };
+        let (width, rows) = (trunk.inputs(), cfg.batch_size);
+        let encoder = Shape::new(trunk.outputs(), &[100, narrow], cfg.bits, Activation::Silu);
+        let decoder = Shape::new(cfg.bits, &[narrow, 100], width, Activation::Silu);
+        let mut encoder = Stack::new(encoder, 1, Init::TruncatedNormal, Keep::Moments, &mut rng);
+        let mut decoder = Stack::new(decoder, 1, Init::TruncatedNormal, Keep::Moments, &mut rng);
+        let held = (data.len() / 10).clamp(1, 1000);
+        let mut order: Vec<usize> = (0..data.len()).collect();
+        (0..held).for_each(|i| order.swap(i, i + rng.below(data.len() - i)));
+        let mut desk = Desk::new(&trunk, &encoder, &decoder, rows);
+        let (alone, noise) = (Team::new(1), f64::from(cfg.noise));
+        for update in 1..=cfg.updates {
+            for i in 0..rows {
+                let row = order[held + rng.below(data.len() - held)];
+                trunk.load(&data.obs, &data.act, row, &mut desk.x, i);
+            }
+            desk.forward(&trunk, &encoder, &decoder, rows, || rng.range(-noise, noise) as f32);
+            desk.backward(&encoder, &decoder, rows);
+            let adam = AdamStep::new(&AdamConfig::default(), cfg.lr, update);
+            let step = TrainStep { adam, decay: &[], tau: None };
+            let Desk { features, code, encode, decode, .. } = &desk;
+            encoder.train(&alone, 0..1, 1, |_, l, _| with_rows(encode.source(l, features), rows), &step);
+            decoder.train(&alone, 0..1, 1, |_, l, _| with_rows(decode.source(l, code), rows), &step);
+        }
+        if encoder.not_finite().or(decoder.not_finite()).is_some() {
+            return Err(Error::Invalid(format!(
+                "count: the autoencoder became non-finite within {} updates; lower its lr ({})",
+                cfg.updates, cfg.lr
+            )));
+        }
+        let mut error = 0.0;
+        for chunk in order[..held].chunks(rows) {
+            chunk.iter().enumerate().for_each(|(i, &r)| trunk.load(&data.obs, &data.act, r, &mut desk.x, i));
+            desk.forward(&trunk, &encoder, &decoder, chunk.len(), || 0.0);
+            error += desk.squared_error(chunk.len());
+        }
+        Ok((Self { trunk, encoder, bits: cfg.bits }, error / (held * width) as f64))
+    }
+
+    /// The code of each row, bit i worth 2^i.
+    pub(super) fn codes(&self, obs: &Mat, act: &Mat, team: &Team) -> Vec<u64> {
+        let mut out = vec![0u64; obs.nrows()];
+        let mut chunks: Vec<_> = out.chunks_mut(CHUNK).collect();
+        team.for_each_mut(&mut chunks, |i, out| {
+            let n = out.len();
+            let mut x = Panels::new(n, self.trunk.inputs());
+            let mut features = Panels::new(n, self.trunk.outputs());
+            let mut first = Trace::forward_only(self.trunk.stack.shape(), n);
+            let mut trace = Trace::forward_only(self.encoder.shape(), n);
+            (0..n).for_each(|row| self.trunk.load(obs, act, i * CHUNK + row, &mut x, row));
+            self.trunk.run(&x, &mut first, &mut features, n);
+            trace.forward(self.encoder.net(0), Weights::Current, &features, n);
+            for (row, code) in out.iter_mut().enumerate() {
+                // A sigmoid rounds to 1 where its argument is positive.
+                let bit = |b: usize| u64::from(trace.out.data()[trace.out.at(row, b)] > 0.0) << b;
+                *code = (0..self.bits).map(bit).sum();
+            }
+        });
+        out
+    }
+}
+
+fn with_rows<'a>(pair: (&'a Panels, &'a Panels), rows: usize) -> (&'a Panels, &'a Panels, usize) {
+    (pair.0, pair.1, rows)
+}
+
+/// The buffers of a training step.
+struct Desk {
+    x: Panels,
+    first: Trace,
+    features: Panels,
+    encode: Trace,
+    /// σ(code), and the same with noise.
+    sigmoid: Panels,
+    code: Panels,
+    decode: Trace,
+    dcode: Panels,
+}
+
+impl Desk {
+    fn new(trunk: &Trunk, encoder: &Stack, decoder: &Stack, rows: usize) -> Self {
+        let bits = decoder.shape().inputs(0);
+        Self {
+            x: Panels::new(rows, trunk.inputs()),
+            first: Trace::forward_only(trunk.stack.shape(), rows),
+            features: Panels::new(rows, trunk.outputs()),
+            encode: Trace::new(encoder.shape(), rows),
+            sigmoid: Panels::new(rows, bits),
+            code: Panels::new(rows, bits),
+            decode: Trace::new(decoder.shape(), rows),
+            dcode: Panels::new(rows, bits),
+        }
+    }
+
+    fn forward(
+        &mut self,
+        trunk: &Trunk,
+        encoder: &Stack,
+        decoder: &Stack,
+        rows: usize,
+        mut noise: impl FnMut() -> f32,
+    ) {
+        trunk.run(&self.x, &mut self.first, &mut self.features, rows);
+        self.encode.forward(encoder.net(0), Weights::Current, &self.features, rows);
+        for row in 0..rows {
+            for col in 0..self.code.cols() {
+                let z = self.encode.out.data()[self.encode.out.at(row, col)];
+                let (at, s) = (self.code.at(row, col), math::sigmoid::<math::Plain>(z));
+                self.sigmoid.data_mut()[at] = s;
+                self.code.data_mut()[at] = s + noise();
+            }
+        }
+        self.decode.forward(decoder.net(0), Weights::Current, &self.code, rows);
+    }
+
+    /// Gradients of the mean squared error.
+    fn backward(&mut self, encoder: &Stack, decoder: &Stack, rows: usize) {
+        let width = self.x.cols();
+        let scale = 2.0 / (rows * width) as f32;
+        for row in 0..rows {
+            for col in 0..width {
+                let error =
+                    self.decode.out.data()[self.decode.out.at(row, col)] - self.x.data()[self.x.at(row, col)];
+                let at = self.decode.dout.at(row, col);
+                self.decode.dout.data_mut()[at] = scale * error;
+            }
+        }
+        self.decode.backward(decoder.net(0), rows, None);
+        self.decode.input_gradient(decoder.net(0), rows, 0..self.code.cols(), &mut self.dcode);
+        for row in 0..rows {
+            for col in 0..self.code.cols() {
+                let s = self.sigmoid.data()[self.sigmoid.at(row, col)];
+                let at = self.encode.dout.at(row, col);
+                self.encode.dout.data_mut()[at] = self.dcode.data()[self.dcode.at(row, col)] * s * (1.0 - s);
+            }
+        }
+        self.encode.backward(encoder.net(0), rows, None);
+    }
+
+    fn squared_error(&self, rows: usize) -> f64 {
+        let error = |row: usize, col: usize| {
+            let got = self.decode.out.data()[self.decode.out.at(row, col)];
+            f64::from(got - self.x.data()[self.x.at(row, col)]).powi(2)
+        };
+        (0..rows).map(|row| (0..self.x.cols()).map(|col| error(row, col)).sum::<f64>()).sum()
+    }
+}

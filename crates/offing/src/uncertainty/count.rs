@@ -1,0 +1,296 @@
+//! Count-based estimation (Kim & Oh 2023): u = 1/√n̂, n̂ being how often the data holds what (s, a) hashes to.
+//!
+//! Each member of the ensemble gets an autoencoder on top of its second hidden layer, whose code of some 50 sigmoid units
+//! is rounded to bits; bits are folded into six tables by six primes, and the count of a code is the smallest of its six
+//! cells, at least 1. The counts of the best autoencoders are averaged (`avg`), or moved by half a deviation up (`uc`) or
+//! down (`lc`).
+//!
+//! As in the authors' code the trunk stays as the dynamics left it. Unlike there, the autoencoder's output is linear and
+//! its target standardised: their SiLU output cannot be below −0.28 and raw targets let one column drown the others.
+
+use ndarray::Array1;
+use serde::{Deserialize, Serialize};
+
+use super::coder::{Coder, Trunk};
+use super::{Uncertainty, finite};
+use crate::batch::{Batch, Mat};
+use crate::dynamics::{Ensemble, Members, Step};
+use crate::error::{Error, Result};
+use crate::nn::Team;
+
+/// The sizes of the tables.
+const PRIMES: [u64; 6] = [999_931, 999_953, 999_959, 999_961, 999_979, 999_983];
+
+/// How codes are learnt and counted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CountConfig {
+    /// Bits of a code.
+    pub bits: usize,
+    /// How the members' counts become one.
+    pub over: Over,
+    /// Deviations by which `uc` and `lc` move the mean.
+    pub coefficient: f64,
+    /// Autoencoders used: those with the lowest hold-out error.
+    pub elites: usize,
+    /// Half-width of uniform noise on the code while training. 0 as in the authors' code; Tang et al. 2017, from whom the
+    /// hashing comes, use 0.3, which drives the units to 0 and 1: without it places that differ may round to one code.
+    pub noise: f32,
+    /// Gradient steps of each autoencoder.
+    pub updates: u64,
+    /// Rows of a step.
+    pub batch_size: usize,
+    /// Learning rate.
+    pub lr: f64,
+}
+
+impl Default for CountConfig {
+    fn default() -> Self {
+        Self {
+            bits: 50,
+            over: Over::Avg,
+            coefficient: 0.5,
+            elites: 5,
+            noise: 0.0,
+            updates: 3000,
+            batch_size: 256,
+            lr: 1e-3,
+        }
+    }
+}
+
+/// One count from several members'.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Over {
+    /// Their mean.
+    #[default]
+    Avg,
+    /// Mean plus c deviations.
+    Uc,
+    /// Mean minus c deviations; 1 when that is not positive.
+    Lc,
+}
+
+/// The estimator.
+#[derive(Debug)]
+pub struct Count {
+    config: CountConfig,
+    members: Vec<Member>,
+    team: Team,
+    baseline: f32,
+}
+
+/// One autoencoder with its tables.
+#[derive(Debug)]
+struct Member {
+    coder: Coder,
+    tables: Vec<Vec<u32>>,
+}
+
+impl Count {
+    /// Trains an autoencoder on every member's trunk, keeps the best and counts the data.
+    ///
+    /// # Errors
+    /// Settings out of range, data too small to hold some out, or training that diverges.
+    pub fn new(config: &CountConfig, data: &Batch, model: &Ensemble, team: &Team, seed: u64) -> Result<Self> {
+        config.check(data, model)?;
+        let weights = model.save();
+        let mut coders: Vec<(f64, Result<Coder>)> = Vec::new();
+        coders
+            .resize_with(model.members(), || (f64::INFINITY, Err(Error::Invalid("not trained yet".into()))));
+        team.for_each_mut(&mut coders, |member, out| {
+            let trained =
+                Trunk::of(&weights, member).and_then(|trunk| Coder::fit(config, trunk, data, seed, member));
+            *out = match trained {
+                Ok((coder, error)) => (error, Ok(coder)),
+                Err(error) => (f64::INFINITY, Err(error)),
+            };
+        });
+        coders.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut members = Vec::new();
+        for (_, coder) in coders.into_iter().take(config.elites) {
+            let coder = coder?;
+            let tables = PRIMES.iter().map(|&p| vec![0u32; p as usize]).collect();
+            members.push(Member { coder, tables });
+        }
+        let mut it = Self { config: config.clone(), members, team: team.clone(), baseline: 0.0 };
+        let mut codes = Vec::new();
+        for member in &mut it.members {
+            let found = member.coder.codes(&data.obs, &data.act, team);
+            for &code in &found {
+                for (table, prime) in member.tables.iter_mut().zip(PRIMES) {
+                    table[(code % prime) as usize] += 1;
+                }
+            }
+            codes.push(found);
+        }
+        // Leave-one-out: the row's own mark is taken off.
+        let score = |row: usize| it.combine(|m| it.members[m].count(codes[m][row], 1));
+        it.baseline = (0..data.len()).map(score).fold(0.0, f32::max);
+        Ok(it)
+    }
+
+    /// u of any rows of (s, a).
+    pub fn score_rows(&self, obs: &Mat, act: &Mat) -> Result<Array1<f32>> {
+        let codes: Vec<Vec<u64>> = self.members.iter().map(|m| m.coder.codes(obs, act, &self.team)).collect();
+        let score = |row: usize| self.combine(|m| self.members[m].count(codes[m][row], 0));
+        finite("count", (0..obs.nrows()).map(score).collect())
+    }
+
+    /// 1/√n̂ from the members' counts.
+    fn combine(&self, count: impl Fn(usize) -> f64) -> f32 {
+        let counts: Vec<f64> = (0..self.members.len()).map(count).collect();
+        let n = counts.len() as f64;
+        let mean = counts.iter().sum::<f64>() / n;
+        let deviation = (counts.iter().map(|c| (c - mean).powi(2)).sum::<f64>() / n).sqrt();
+        let estimate = match self.config.over {
+            Over::Avg => mean,
+            Over::Uc => mean + self.config.coefficient * deviation,
+            Over::Lc => mean - self.config.coefficient * deviation,
+        };
+        let estimate = if estimate > 0.0 { estimate } else { 1.0 };
+        estimate.sqrt().recip() as f32
+    }
+}
+
+impl Member {
+    /// How often the data holds a code, at least 1, after taking `less` marks off.
+    fn count(&self, code: u64, less: u32) -> f64 {
+        let cells = self.tables.iter().zip(PRIMES).map(|(table, prime)| table[(code % prime) as usize]);
+        f64::from(cells.min().unwrap_or(0).saturating_sub(less).max(1))
+    }
+}
+
+impl Uncertainty for Count {
+    fn score(&self, step: &Step) -> Result<Array1<f32>> {
+        self.score_rows(&step.batch.obs, &step.batch.act)
+    }
+
+    fn needs(&self) -> Members {
+        Members::One
+    }
+
+    fn max_baseline(&self) -> f32 {
+        self.baseline
+    }
+}
+
+impl CountConfig {
+    fn check(&self, data: &Batch, model: &Ensemble) -> Result<()> {
+        let fail = |what: String| Err(Error::Invalid(format!("count: {what}")));
+        if !(1..=64).contains(&self.bits) {
+            return fail(format!("wanted from 1 to 64 bits, found {}; the authors use 32 and 50", self.bits));
+        }
+        if self.elites == 0 || self.elites > model.members() {
+            return fail(format!(
+                "wanted from 1 to {} elites (members), found {}",
+                model.members(),
+                self.elites
+            ));
+        }
+        if !(0.0..1.0).contains(&self.noise) {
+            return fail(format!("wanted noise from 0 to below 1, found {}", self.noise));
+        }
+        if self.batch_size == 0 || self.updates == 0 || !(self.lr > 0.0 && self.lr.is_finite()) {
+            return fail(format!(
+                "wanted positive batch_size, updates and lr, found {}, {} and {}",
+                self.batch_size, self.updates, self.lr
+            ));
+        }
+        if data.len() < 20 || (data.obs_dim(), data.act_dim()) != (model.obs_dim(), model.act_dim()) {
+            return fail(format!(
+                "wanted at least 20 rows of the model's {} observations and {} actions, found {} rows of {} and {}",
+                model.obs_dim(),
+                model.act_dim(),
+                data.len(),
+                data.obs_dim(),
+                data.act_dim()
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dynamics::EnsembleConfig;
+    use crate::rng::Rng;
+
+    /// Three tight clusters of very different sizes.
+    fn clusters() -> Batch {
+        let mut rng = Rng::stream(0, "clusters", 0);
+        let n = 2000;
+        let place = |i: usize| {
+            [0.0, 4.0, -4.0][if i < 1900 {
+                0
+            } else if i < 1990 {
+                1
+            } else {
+                2
+            }]
+        };
+        let obs = Mat::from_shape_fn((n, 3), |(i, j)| {
+            (place(i) * [1.0, 0.5, -1.0][j] + 0.05 * rng.normal()) as f32
+        });
+        let act = Mat::from_shape_fn((n, 2), |(i, _)| (place(i) * 0.2 + 0.05 * rng.normal()) as f32);
+        let next_obs = &obs + 0.1;
+        Batch { obs, act, rew: Array1::zeros(n), next_obs, done: Array1::from_elem(n, false) }
+    }
+
+    fn model(data: &Batch) -> Ensemble {
+        let cfg = EnsembleConfig {
+            members: 3,
+            elites: 2,
+            hidden: vec![32; 4],
+            batch_size: 64,
+            max_epochs: Some(3),
+            ..Default::default()
+        };
+        Ensemble::fit(&cfg, data, 0, &Team::new(2), |_, _| Ok(())).unwrap()
+    }
+
+    fn small() -> CountConfig {
+        CountConfig { bits: 16, elites: 2, noise: 0.3, updates: 1000, batch_size: 64, ..Default::default() }
+    }
+
+    #[test]
+    fn what_is_often_seen_is_certain_and_threads_change_nothing() {
+        let data = clusters();
+        let model = model(&data);
+        let it = Count::new(&small(), &data, &model, &Team::new(2), 0).unwrap();
+        let u = it.score_rows(&data.obs, &data.act).unwrap();
+        let mean = |rows: std::ops::Range<usize>| rows.clone().map(|i| u[i]).sum::<f32>() / rows.len() as f32;
+        let (common, rare, rarest) = (mean(0..1600), mean(1600..1900), mean(1900..2000));
+        assert!(common < 0.1 && rare > 1.5 * common && rarest > 1.3 * rare, "{common} {rare} {rarest}");
+        assert!(it.max_baseline() >= u.iter().fold(0.0, |a: f32, b| a.max(*b)) && it.max_baseline() <= 1.0);
+        let alone = Count::new(&small(), &data, &model, &Team::new(1), 0).unwrap();
+        assert_eq!(alone.score_rows(&data.obs, &data.act).unwrap(), u);
+    }
+
+    #[test]
+    fn upper_and_lower_counts_lie_around_the_mean() {
+        let data = clusters();
+        let model = model(&data);
+        let of = |over| {
+            let it = Count::new(&CountConfig { over, ..small() }, &data, &model, &Team::new(2), 0).unwrap();
+            it.score_rows(&data.obs, &data.act).unwrap()
+        };
+        let (avg, uc, lc) = (of(Over::Avg), of(Over::Uc), of(Over::Lc));
+        assert!((0..avg.len()).all(|i| uc[i] <= avg[i] && avg[i] <= lc[i]));
+        assert!(uc != avg && lc != avg);
+    }
+
+    #[test]
+    fn bad_settings_are_named() {
+        let data = clusters();
+        let model = model(&data);
+        let fail =
+            |cfg: CountConfig| Count::new(&cfg, &data, &model, &Team::new(1), 0).unwrap_err().to_string();
+        assert!(fail(CountConfig { bits: 65, ..small() }).contains("64 bits"));
+        assert!(fail(CountConfig { elites: 4, ..small() }).contains("elites"));
+        assert!(fail(CountConfig { noise: 1.5, ..small() }).contains("noise"));
+        assert!(fail(CountConfig { lr: f64::NAN, ..small() }).contains("lr"));
+    }
+}

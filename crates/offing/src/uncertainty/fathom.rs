@@ -1,0 +1,337 @@
+//! Fathom: ask the data itself what follows (s, a), and score how far the model's answer is from it. Our own, beyond the
+//! paper; search-based like SUMO, but it predicts.
+//!
+//! *Before use*: z-score (s, a); at 1500 random rows fit a ridge-linear map of Δs = s' − s on the 50 nearest rows; its
+//! slopes B_i say which directions matter, G = mean B_iB_iᵀ with eigenvalues of at least 1e-3 of the largest; rows are
+//! indexed as x = G^½·z(s, a).
+//! *A query*: over its 50 nearest rows, with means x̄, Δ̄ and centred X: A = XᵀX + 0.1·mean(diag XᵀX)·I, B = A⁻¹Xᵀ(Δ − Δ̄),
+//! p = Δ̄ + (x − x̄)B, σ² the mean squared residuals, h = (x − x̄)A⁻¹(x − x̄)ᵀ, and
+//! **e = √ Σ_j [(ŝ' − s − p)_j² + σ_j²(1 + h)]**, an error in the units of the state.
+//!
+//! The constants were fixed in a trial on one dataset, before any study (docs/deviations.md); they are not settings.
+
+use std::sync::OnceLock;
+
+use ndarray::Array1;
+use offing_knn::{NeighborIndex, Neighbors, Threads, Tree, TreeConfig};
+use serde::{Deserialize, Serialize};
+
+use super::linalg::root_floored;
+use super::local_fit::{Fit, Stored};
+use super::members::{Rule, apply};
+use super::mixture_std::MixtureStd;
+use super::space::{SearchVector, moments};
+use super::sumo::{Sumo, SumoConfig, fault};
+use super::{Uncertainty, finite};
+use crate::batch::{Batch, Mat};
+use crate::dynamics::{DynamicsModel, Members, Step};
+use crate::error::{Error, Result};
+use crate::nn::Team;
+use crate::rng::Rng;
+
+/// Rows of a local fit.
+const NEIGHBORS: usize = 50;
+/// Local fits behind the metric.
+const PROBES: usize = 1500;
+/// Smallest eigenvalue of the metric, as a share of the largest.
+const FLOOR: f64 = 1e-3;
+/// Rows a thread takes at once.
+const CHUNK: usize = 64;
+/// Data rows that are searched at once for the baseline: their neighbour lists stay small.
+const SWEEP: usize = 8192;
+
+/// What the error is combined with, and how it is found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FathomConfig {
+    /// What e is combined with.
+    pub variant: Variant,
+    /// Instead of fitting at every query, fit once at this many rows of the data (all, when it has fewer) and use the
+    /// nearest row's fit: much cheaper, and .01 to .04 of rank correlation worse in the trial. A fit takes
+    /// 4·(d·m + d²/2 + d + 2m) bytes for d = |s| + |a| and m = |s|: 2.9 kB for halfcheetah.
+    pub stored: Option<usize>,
+}
+
+/// The variants of the trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Variant {
+    /// A: e alone.
+    Fit,
+    /// B: √(e·u), u being SUMO's score: search alone, no ensemble.
+    #[default]
+    Search,
+    /// C: (e·u·mixture-std)^⅓: needs every member's forecast.
+    Ensemble,
+}
+
+/// The estimator.
+#[derive(Debug)]
+pub struct Fathom {
+    variant: Variant,
+    whitening: Whitening,
+    points: Mat,
+    delta: Mat,
+    index: Tree,
+    stored: Option<Stored>,
+    /// Missing in variant A.
+    sumo: Option<Sumo>,
+    /// The data's own mixture deviations, in variant C.
+    mixture: Vec<f32>,
+    team: Team,
+    baseline: OnceLock<f32>,
+}
+
+impl Fathom {
+    /// Learns the metric and indexes the rows of `data`. `model` is needed by the ensemble variant alone.
+    pub fn new(
+        config: &FathomConfig,
+        data: &Batch,
+        model: Option<&dyn DynamicsModel>,
+        team: &Team,
+        seed: u64,
+    ) -> Result<Self> {
+        if data.len() < NEIGHBORS + 2 || config.stored == Some(0) {
+            return Err(Error::Invalid(format!(
+                "fathom: wanted at least {} rows of data and, when fits are stored, at least one, found {} rows and \
+                 stored = {:?}",
+                NEIGHBORS + 2,
+                data.len(),
+                config.stored
+            )));
+        }
+        // Refuses what is not finite, and is needed anyway for variants B and C.
+        let sumo = Sumo::new(&SumoConfig::default(), data, team.threads())?;
+        let delta = &data.next_obs - &data.obs;
+        let (whitening, points) = Whitening::fit(data, &delta, team, seed)?;
+        let index = tree(&points, team)?;
+        let mixture = match (config.variant, model) {
+            (Variant::Ensemble, Some(model)) => mixture(model, data)?,
+            (Variant::Ensemble, None) => {
+                return Err(Error::Invalid(
+                    "fathom: variant = \"ensemble\" wanted a trained ensemble, found none; use variant = \"search\""
+                        .into(),
+                ));
+            }
+            _ => Vec::new(),
+        };
+        let mut it = Self {
+            variant: config.variant,
+            whitening,
+            points,
+            delta,
+            index,
+            stored: None,
+            sumo: (config.variant != Variant::Fit).then_some(sumo),
+            mixture,
+            team: team.clone(),
+            baseline: OnceLock::new(),
+        };
+        it.stored = config.stored.map(|rows| it.store(rows, seed)).transpose()?;
+        Ok(it)
+    }
+
+    /// The error e of transitions that need not come from a model.
+    pub fn error_rows(&self, rows: &Batch) -> Result<Array1<f32>> {
+        let (s, a) = (self.delta.ncols(), self.points.ncols() - self.delta.ncols());
+        if (rows.obs_dim(), rows.act_dim()) != (s, a) {
+            return Err(Error::Invalid(format!(
+                "rows to score: wanted {s} observation and {a} action columns as in the data, found {} and {}",
+                rows.obs_dim(),
+                rows.act_dim()
+            )));
+        }
+        if let Some(row) = (0..rows.len()).find(|&i| rows.next_obs.row(i).iter().any(|x| !x.is_finite())) {
+            return Err(Error::Invalid(format!("fathom: `next_obs` of row {row} is not finite")));
+        }
+        let points = self.whitening.apply(&SearchVector::ObsAct.rows(rows));
+        let change = &rows.next_obs - &rows.obs;
+        match &self.stored {
+            Some(stored) => stored.errors(&points, &change, &self.team),
+            None => {
+                let near = self.index.search(points.view(), NEIGHBORS).map_err(fault)?;
+                Ok(self.errors(&points, &change, &near, None))
+            }
+        }
+    }
+
+    /// e of each row over its neighbours, all but the row's own number when that is given.
+    fn errors(&self, points: &Mat, change: &Mat, near: &Neighbors, own: Option<usize>) -> Array1<f32> {
+        let mut out = vec![0.0f32; points.nrows()];
+        let mut chunks: Vec<_> = out.chunks_mut(CHUNK).collect();
+        let (d, m) = (points.ncols(), change.ncols());
+        self.team.for_each_mut(&mut chunks, |chunk, out| {
+            let mut fit = Fit::new(d, m);
+            for (i, out) in out.iter_mut().enumerate() {
+                let row = chunk * CHUNK + i;
+                let all = near.ids.row(row);
+                let others = all.iter().map(|&id| id as usize).filter(|&id| own.map(|o| o + row) != Some(id));
+                fit.compute(&self.points, &self.delta, others.take(NEIGHBORS));
+                *out = fit.error(points.row(row), change.row(row)) as f32;
+            }
+        });
+        out.into()
+    }
+
+    fn store(&self, rows: usize, seed: u64) -> Result<Stored> {
+        let n = self.points.nrows();
+        let mut rng = Rng::stream(seed, "fathom.stored", 0);
+        let chosen = sample(n, rows, &mut rng);
+        let anchors = self.points.select(ndarray::Axis(0), &chosen);
+        let near = self.index.search(anchors.view(), NEIGHBORS).map_err(fault)?;
+        let (d, m) = (self.points.ncols(), self.delta.ncols());
+        Stored::new(tree(&anchors, &self.team)?, d, m, &near, (&self.points, &self.delta), &self.team)
+    }
+
+    fn combine(&self, e: f32, u: impl FnOnce() -> f32, mixture: impl FnOnce() -> f32) -> f32 {
+        let e = f64::from(e);
+        match self.variant {
+            Variant::Fit => e as f32,
+            Variant::Search => (e * f64::from(u())).sqrt() as f32,
+            Variant::Ensemble => (e * f64::from(u()) * f64::from(mixture())).cbrt() as f32,
+        }
+    }
+
+    /// The largest score of the data's rows, each fitted without itself.
+    fn find_baseline(&self) -> Result<f32> {
+        let u: Vec<f32> = match &self.sumo {
+            None => Vec::new(),
+            Some(sumo) => {
+                let near = sumo.index.search_self(sumo.config.k).map_err(fault)?;
+                near.kth().into_iter().map(|d| sumo.score_of(d)).collect()
+            }
+        };
+        let mut largest = 0.0f32;
+        for first in (0..self.points.nrows()).step_by(SWEEP) {
+            let rows = first..(first + SWEEP).min(self.points.nrows());
+            let cut = |m: &Mat| m.slice(ndarray::s![rows.clone(), ..]).to_owned();
+            let (points, change) = (cut(&self.points), cut(&self.delta));
+            let near = self.index.search(points.view(), NEIGHBORS + 1).map_err(fault)?;
+            for (i, &e) in self.errors(&points, &change, &near, Some(first)).iter().enumerate() {
+                let row = first + i;
+                largest = largest.max(self.combine(e, || u[row], || self.mixture[row]));
+            }
+        }
+        Ok(largest)
+    }
+}
+
+impl Uncertainty for Fathom {
+    fn score(&self, step: &Step) -> Result<Array1<f32>> {
+        let e = self.error_rows(&step.batch)?;
+        let u = self.sumo.as_ref().map(|s| s.score_rows(&step.batch)).transpose()?;
+        let mixture = match (&self.variant, &step.forecast) {
+            (Variant::Ensemble, Some(forecast)) => Some(apply(&MixtureStd, forecast, None)),
+            (Variant::Ensemble, None) => {
+                return Err(Error::Invalid(
+                    "fathom: wanted every member's forecast, found a step by one member".into(),
+                ));
+            }
+            _ => None,
+        };
+        let at = |from: &Option<Array1<f32>>, row: usize| from.as_ref().map_or(1.0, |f| f[row]);
+        let score = |(row, &e): (usize, &f32)| self.combine(e, || at(&u, row), || at(&mixture, row));
+        finite("fathom", e.iter().enumerate().map(score).collect())
+    }
+
+    fn needs(&self) -> Members {
+        if self.variant == Variant::Ensemble { Members::All } else { Members::One }
+    }
+
+    fn max_baseline(&self) -> f32 {
+        let find = || self.find_baseline().expect("the data was searched when it was indexed");
+        *self.baseline.get_or_init(find)
+    }
+
+    fn support(&self, step: &Step, k: usize) -> Result<Option<Neighbors>> {
+        let points = self.whitening.apply(&SearchVector::ObsAct.rows(&step.batch));
+        self.index.search(points.view(), k).map(Some).map_err(fault)
+    }
+}
+
+/// The metric: z-score, then G^½.
+#[derive(Debug)]
+struct Whitening {
+    mean: Vec<f32>,
+    /// Row-major: x_i = Σ_j map[i·d + j]·(y_j − mean_j).
+    map: Vec<f64>,
+}
+
+impl Whitening {
+    /// Learns the metric; returns it with the data's points.
+    fn fit(data: &Batch, delta: &Mat, team: &Team, seed: u64) -> Result<(Self, Mat)> {
+        let raw = SearchVector::ObsAct.rows(data);
+        let (mean, inverse, _) = moments(&raw);
+        let (n, d, m) = (raw.nrows(), raw.ncols(), delta.ncols());
+        let mut scaled = raw.clone();
+        super::space::standardise(&mut scaled, &mean, &inverse);
+        let chosen = sample(n, PROBES, &mut Rng::stream(seed, "fathom.metric", 0));
+        let probes = scaled.select(ndarray::Axis(0), &chosen);
+        let near = tree(&scaled, team)?.search(probes.view(), NEIGHBORS).map_err(fault)?;
+        // Summed in one order, whatever the threads.
+        let mut gram = vec![0.0; d * d];
+        let mut fit = Fit::new(d, m);
+        for list in near.ids.rows() {
+            fit.compute(&scaled, delta, list.iter().map(|&id| id as usize));
+            fit.add_slopes(&mut gram);
+        }
+        gram.iter_mut().for_each(|g| *g /= chosen.len() as f64);
+        if !gram.iter().any(|g| *g > 0.0) {
+            return Err(Error::Invalid(
+                "fathom: wanted states that change with (s, a), found a dataset whose s' − s never does"
+                    .into(),
+            ));
+        }
+        let mut map = root_floored(gram, d, FLOOR);
+        map.iter_mut().enumerate().for_each(|(at, t)| *t *= f64::from(inverse[at % d]));
+        let it = Self { mean, map };
+        let points = it.apply(&raw);
+        Ok((it, points))
+    }
+
+    fn apply(&self, raw: &Mat) -> Mat {
+        let d = self.mean.len();
+        let mut out = Mat::zeros(raw.dim());
+        let mut centred = vec![0.0f64; d];
+        for (from, mut to) in raw.rows().into_iter().zip(out.rows_mut()) {
+            centred.iter_mut().zip(from.iter().zip(&self.mean)).for_each(|(c, (x, m))| *c = f64::from(x - m));
+            for (to, row) in to.iter_mut().zip(self.map.chunks_exact(d)) {
+                *to = row.iter().zip(&centred).map(|(t, c)| t * c).sum::<f64>() as f32;
+            }
+        }
+        out
+    }
+}
+
+fn tree(points: &Mat, team: &Team) -> Result<Tree> {
+    let cfg = TreeConfig { threads: Threads::Exactly(team.threads()), ..TreeConfig::default() };
+    Tree::new(&cfg, points.view()).map_err(fault)
+}
+
+/// `count` different rows of `n` in ascending order; all of them when there are not more.
+fn sample(n: usize, count: usize, rng: &mut Rng) -> Vec<usize> {
+    let mut rows: Vec<usize> = (0..n).collect();
+    if count < n {
+        for i in 0..count {
+            rows.swap(i, i + rng.below(n - i));
+        }
+        rows.truncate(count);
+        rows.sort_unstable();
+    }
+    rows
+}
+
+/// The data's own mixture deviations.
+fn mixture(model: &dyn DynamicsModel, data: &Batch) -> Result<Vec<f32>> {
+    let mut all = Vec::with_capacity(data.len());
+    for first in (0..data.len()).step_by(SWEEP) {
+        let rows = first..(first + SWEEP).min(data.len());
+        let cut = |m: &Mat| m.slice(ndarray::s![rows.clone(), ..]).to_owned();
+        let forecast = model.forecast(&cut(&data.obs), &cut(&data.act));
+        all.extend(finite(MixtureStd.id(), apply(&MixtureStd, &forecast, None))?);
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,287 @@
+//! What every estimator must be, and the numbers of NumPy and FAISS. The other side: scripts/golden/uncertainty.py.
+
+use ndarray::{Array1, Array3, Axis};
+
+use super::aleatoric::MaxAleatoric;
+use super::ensemble_std::EnsembleStd;
+use super::loo_kl::LooKl;
+use super::members::{Rule, apply};
+use super::mixture_std::MixtureStd;
+use super::pairwise::MaxPairwise;
+use super::*;
+use crate::batch::{Batch, Mat};
+use crate::dynamics::{DynamicsModel, Ensemble, EnsembleConfig, Forecast};
+use crate::nn::{Team, Tensors};
+use crate::rng::Rng;
+
+#[test]
+fn a_row_is_located_in_its_episode() {
+    let episodes = [0..3, 3..4, 4..9];
+    let found: Vec<_> = [0, 2, 3, 4, 8].iter().map(|&r| locate(&episodes, r)).collect();
+    assert_eq!(found, [(0, 0), (0, 2), (1, 0), (2, 0), (2, 4)].map(Some));
+    assert_eq!(locate(&episodes, 9), None);
+}
+
+fn world(n: usize, seed: u64) -> Batch {
+    let mut rng = Rng::stream(seed, "world", 0);
+    let obs = Mat::from_shape_fn((n, 3), |_| rng.normal() as f32);
+    let act = Mat::from_shape_fn((n, 2), |_| rng.range(-1.0, 1.0) as f32);
+    let mut next_obs = obs.clone();
+    for i in 0..n {
+        next_obs[[i, 0]] += 0.5 * obs[[i, 1]].sin() + 0.02 * rng.normal() as f32;
+        next_obs[[i, 1]] += 0.3 * act[[i, 0]] * obs[[i, 2]] + 0.02 * rng.normal() as f32;
+        next_obs[[i, 2]] += 0.2 * act[[i, 1]] + 0.02 * rng.normal() as f32;
+    }
+    let rew = obs.column(0).mapv(f32::cos);
+    Batch { obs, act, rew, next_obs, done: Array1::from_elem(n, false) }
+}
+
+fn model(data: &Batch) -> Ensemble {
+    let cfg = EnsembleConfig {
+        members: 3,
+        elites: 2,
+        hidden: vec![32; 4],
+        batch_size: 64,
+        max_epochs: Some(4),
+        ..Default::default()
+    };
+    Ensemble::fit(&cfg, data, 0, &Team::new(2), |_, _| Ok(())).unwrap()
+}
+
+/// Every estimator as listed, every variant that another code path serves, small enough for a test.
+fn configs() -> Vec<UncertaintyConfig> {
+    let mut all: Vec<UncertaintyConfig> =
+        UncertaintyConfig::all().into_iter().filter(UncertaintyConfig::is_built_once).collect();
+    for config in &mut all {
+        match config {
+            UncertaintyConfig::Count(c) => {
+                *c = CountConfig { bits: 12, elites: 2, updates: 60, batch_size: 32, ..Default::default() }
+            }
+            UncertaintyConfig::Pullback(c) => {
+                *c = PullbackConfig {
+                    latent: 3,
+                    hidden: vec![24],
+                    centers: 12,
+                    updates: 200,
+                    batch_size: 32,
+                    ..Default::default()
+                }
+            }
+            _ => {}
+        }
+    }
+    let sumo = SumoConfig {
+        k: 5,
+        vector: SearchVector::ObsActRewNext,
+        columns: Columns::Standardised,
+        metric: Distance::Manhattan,
+        ..Default::default()
+    };
+    let embedded = Some(EmbeddingConfig::Network { dim: 4, hidden: 32, seed: 0 });
+    all.extend([
+        UncertaintyConfig::Sumo(sumo),
+        UncertaintyConfig::Sumo(SumoConfig { embedding: embedded, ..Default::default() }),
+        UncertaintyConfig::Aleatoric(AleatoricConfig { norm: Norm::L2Std }),
+        UncertaintyConfig::Pairwise(PairwiseConfig { spread: Spread::ToMean }),
+        UncertaintyConfig::LooKl(LooKlConfig { member: Held::Mean }),
+        UncertaintyConfig::Fathom(FathomConfig { variant: Variant::Fit, stored: None }),
+        UncertaintyConfig::Fathom(FathomConfig { variant: Variant::Ensemble, stored: None }),
+        UncertaintyConfig::Fathom(FathomConfig { variant: Variant::Search, stored: Some(200) }),
+    ]);
+    all
+}
+
+fn source<'a>(data: &'a Batch, model: &'a Ensemble, threads: usize) -> Source<'a> {
+    Source { data, model: Some(model), team: Team::new(threads), seed: 3, home: None }
+}
+
+fn select(step: &Step, rows: &[usize]) -> Step {
+    let forecast = step.forecast.as_ref();
+    Step {
+        batch: step.batch.select(rows),
+        member: step.member.select(Axis(0), rows),
+        mean: step.mean.select(Axis(0), rows),
+        std: step.std.select(Axis(0), rows),
+        forecast: forecast
+            .map(|f| Forecast { mean: f.mean.select(Axis(1), rows), std: f.std.select(Axis(1), rows) }),
+    }
+}
+
+#[test]
+fn every_estimator_conforms() {
+    let data = world(600, 0);
+    let model = model(&data);
+    let queries = world(150, 1);
+    let step = model.step(&queries.obs, &queries.act, Members::All, &mut Rng::stream(0, "step", 0));
+    let configs = configs();
+    let all = build_all(&configs, &source(&data, &model, 2)).unwrap();
+    let again = build_all(&configs, &source(&data, &model, 3)).unwrap();
+    for ((config, it), again) in configs.iter().zip(&all).zip(&again) {
+        let name = format!("{config:?}");
+        let scores = it.score(&step).unwrap();
+        assert_eq!(scores.len(), 150, "{name}");
+        assert!(scores.iter().all(|u| u.is_finite() && *u >= 0.0), "{name}: {scores}");
+        assert!(scores.iter().any(|u| *u != scores[0]), "{name}: rows differ, scores must");
+        assert_eq!(scores, it.score(&step).unwrap(), "{name}: asked twice");
+        assert_eq!(scores, again.score(&step).unwrap(), "{name}: built twice, on other threads");
+        let backwards: Vec<usize> = (0..150).rev().collect();
+        assert_eq!(
+            it.score(&select(&step, &backwards)).unwrap(),
+            scores.select(Axis(0), &backwards),
+            "{name}"
+        );
+        for row in [0, 77, 149] {
+            assert_eq!(it.score(&select(&step, &[row])).unwrap()[0], scores[row], "{name}: row {row} alone");
+        }
+        let mut moved = step.clone();
+        moved.batch.obs.row_mut(5).fill(9.0);
+        if let Some(f) = moved.forecast.as_mut() {
+            f.mean.index_axis_mut(Axis(1), 5).fill(9.0);
+        }
+        let moved = it.score(&moved).unwrap();
+        assert!((0..150).all(|i| i == 5 || moved[i] == scores[i]), "{name}: one row must not affect another");
+        let baseline = it.max_baseline();
+        assert!(baseline.is_finite() && baseline > 0.0, "{name}: {baseline}");
+        assert_eq!(baseline, again.max_baseline(), "{name}");
+        for threshold in [scores[3], 0.5 * baseline] {
+            let want: Vec<bool> = scores.iter().map(|&u| u > threshold).collect();
+            assert_eq!(it.exceeds(&step, threshold).unwrap(), want, "{name}");
+        }
+        let lone = Step { forecast: None, ..step.clone() };
+        match it.needs() {
+            Members::One => assert_eq!(it.score(&lone).unwrap(), scores, "{name}: one member is enough"),
+            Members::All => {
+                let message = it.score(&lone).unwrap_err().to_string();
+                assert!(message.contains("every member's forecast"), "{name}: {message}");
+            }
+        }
+    }
+}
+
+#[test]
+fn search_based_scores_grow_as_a_query_leaves_all_data() {
+    let data = world(600, 0);
+    let model = model(&data);
+    let queries = world(50, 1);
+    let step = model.step(&queries.obs, &queries.act, Members::All, &mut Rng::stream(0, "step", 0));
+    let searching = configs().into_iter().filter(|c| matches!(c.id(), "sumo" | "fathom"));
+    for config in searching {
+        let it = config.build(&source(&data, &model, 2)).unwrap();
+        let mut last = it.score(&step).unwrap();
+        for away in [20.0, 60.0, 200.0] {
+            // Every column of the transition leaves the data by `away`, the change of state included.
+            let mut moved = step.clone();
+            moved.batch.obs += away;
+            moved.batch.act += away;
+            moved.batch.next_obs += 2.0 * away;
+            let now = it.score(&moved).unwrap();
+            assert!((0..50).all(|i| now[i] > last[i]), "{config:?} at {away}: {now} after {last}");
+            last = now;
+        }
+    }
+}
+
+#[test]
+fn the_baseline_of_member_scores_is_their_largest_over_the_data() {
+    let data = world(300, 0);
+    let model = model(&data);
+    let step = model.step(&data.obs, &data.act, Members::All, &mut Rng::stream(0, "step", 0));
+    for config in configs()
+        .iter()
+        .filter(|c| matches!(c.id(), "aleatoric" | "pairwise" | "ensemble-std" | "mixture-std"))
+    {
+        let it = config.build(&source(&data, &model, 1)).unwrap();
+        let largest = it.score(&step).unwrap().iter().fold(0.0, |a: f32, b| a.max(*b));
+        assert_eq!(it.max_baseline(), largest, "{config:?}");
+    }
+}
+
+#[test]
+fn configs_are_tagged_round_trip_and_refuse_what_they_do_not_know() {
+    for config in UncertaintyConfig::all() {
+        let text = serde_json::to_string(&config).unwrap();
+        assert!(text.contains(&format!(r#""kind":"{}""#, config.id())), "{text}");
+        assert_eq!(serde_json::from_str::<UncertaintyConfig>(&text).unwrap(), config);
+        let bare = format!(r#"{{"kind":"{}"}}"#, config.id());
+        assert_eq!(serde_json::from_str::<UncertaintyConfig>(&bare).unwrap(), config);
+        let typo = format!(r#"{{"kind":"{}","kk":3}}"#, config.id());
+        let message = serde_json::from_str::<UncertaintyConfig>(&typo).unwrap_err().to_string();
+        assert!(message.contains("unknown field `kk`"), "{message}");
+        assert_eq!(UncertaintyConfig::from_id(config.id()).unwrap(), config);
+    }
+    let sumo: UncertaintyConfig =
+        serde_json::from_str(r#"{"kind":"sumo","k":5,"vector":"s+a+r+s'","metric":"manhattan"}"#).unwrap();
+    let UncertaintyConfig::Sumo(sumo) = sumo else { panic!("{sumo:?}") };
+    assert_eq!((sumo.k, sumo.vector, sumo.metric), (5, SearchVector::ObsActRewNext, Distance::Manhattan));
+    let message = UncertaintyConfig::from_id("alleatoric").unwrap_err().to_string();
+    assert!(message.contains("did you mean `aleatoric`?") && message.contains("fathom"), "{message}");
+}
+
+#[test]
+fn what_the_source_lacks_is_named() {
+    let data = world(100, 0);
+    for id in ["aleatoric", "pairwise", "loo-kl", "ensemble-std", "mixture-std", "count"] {
+        let message =
+            UncertaintyConfig::from_id(id).unwrap().build(&Source::of_data(&data)).unwrap_err().to_string();
+        assert!(message.starts_with(id) && message.contains("trained ensemble"), "{message}");
+    }
+    let message = UncertaintyConfig::from_id("bellman-std")
+        .unwrap()
+        .build(&Source::of_data(&data))
+        .unwrap_err()
+        .to_string();
+    assert!(message.contains("critics") && message.contains("mobile"), "{message}");
+}
+
+fn golden() -> Tensors {
+    Tensors::from_bytes(include_bytes!("../../tests/golden/uncertainty.safetensors")).unwrap()
+}
+
+#[test]
+fn ensemble_scores_equal_numpy() {
+    let golden = golden();
+    let array =
+        |name: &str| Array3::from_shape_vec((7, 60, 6), golden.f32(name, &[7, 60, 6]).unwrap()).unwrap();
+    let forecast = Forecast { mean: array("mean"), std: array("std") };
+    let member: Array1<u32> = golden.u64("member", 60).unwrap().into_iter().map(|m| m as u32).collect();
+    let rules: [(&str, Box<dyn Rule>); 8] = [
+        ("aleatoric.frobenius", Box::new(MaxAleatoric(AleatoricConfig { norm: Norm::Frobenius }))),
+        ("aleatoric.l2-std", Box::new(MaxAleatoric(AleatoricConfig { norm: Norm::L2Std }))),
+        ("pairwise.pairs", Box::new(MaxPairwise(PairwiseConfig { spread: Spread::Pairs }))),
+        ("pairwise.to-mean", Box::new(MaxPairwise(PairwiseConfig { spread: Spread::ToMean }))),
+        ("ensemble-std", Box::new(EnsembleStd)),
+        ("mixture-std", Box::new(MixtureStd)),
+        ("loo-kl.chosen", Box::new(LooKl(LooKlConfig { member: Held::Chosen }))),
+        ("loo-kl.mean", Box::new(LooKl(LooKlConfig { member: Held::Mean }))),
+    ];
+    for (name, rule) in rules {
+        let got = apply(&*rule, &forecast, Some(&member));
+        let want = golden.f64(&format!("want.{name}"), 60).unwrap();
+        for (got, want) in got.iter().zip(want) {
+            assert!((f64::from(*got) - want).abs() <= 1e-6 * want.abs(), "{name}: {got} {want}");
+        }
+    }
+}
+
+#[test]
+fn sumo_equals_faiss_flat() {
+    let golden = golden();
+    let rows = |part: &str, n: usize| {
+        let mat = |name: &str, cols: usize| {
+            let flat = golden.f32(&format!("{part}.{name}"), &[n, cols]).unwrap();
+            Mat::from_shape_vec((n, cols), flat).unwrap()
+        };
+        let (rew, done) = (Array1::zeros(n), Array1::from_elem(n, false));
+        Batch { obs: mat("obs", 11), act: mat("act", 3), rew, next_obs: mat("next_obs", 11), done }
+    };
+    let (data, queries) = (rows("data", 3000), rows("query", 100));
+    for k in [1, 5] {
+        let it = Sumo::new(&SumoConfig { k, ..Default::default() }, &data, 2).unwrap();
+        let want = golden.f64(&format!("want.sumo.{k}"), 100).unwrap();
+        for (got, want) in it.score_rows(&queries).unwrap().iter().zip(want) {
+            assert!((f64::from(*got) - want).abs() <= 1e-6, "k = {k}: {got} {want}");
+        }
+        let ids: Vec<u64> = it.nearest(&queries, 5).unwrap().ids.iter().map(|&i| u64::from(i)).collect();
+        assert_eq!(ids, golden.u64("want.support", 500).unwrap());
+    }
+}
