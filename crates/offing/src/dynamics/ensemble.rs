@@ -35,12 +35,12 @@ const CHUNK: usize = 120;
 /// A trained ensemble of Gaussian networks over (s' − s, r).
 #[derive(Clone, Debug)]
 pub struct Ensemble {
-    stack: Stack,
-    scaler: Scaler,
-    bounds: Bounds,
+    pub(super) stack: Stack,
+    pub(super) scaler: Scaler,
+    pub(super) bounds: Bounds,
     elites: Vec<usize>,
     holdout: Vec<f64>,
-    team: Team,
+    pub(super) team: Team,
     scratch: Pool<Scratch>,
     /// When an imagined episode ends.
     pub termination: Termination,
@@ -94,6 +94,12 @@ impl Ensemble {
             termination: Termination::Never,
             deterministic: false,
         }
+    }
+
+    /// Takes new bounds. Scratch space has the old ones in it, so it is made anew.
+    pub(super) fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+        self.scratch = Pool::default();
     }
 
     /// The same model with a termination function.

@@ -40,6 +40,8 @@ pub(super) struct Head {
     pub(super) target: Vec<f32>,
     max: Vec<f32>,
     min: Vec<f32>,
+    /// Each row's weight in the loss, once for every entry.
+    scale: Vec<f32>,
     /// Each row's contribution to the gradients of the bounds.
     pub(super) dmax: Vec<f32>,
     pub(super) dmin: Vec<f32>,
@@ -57,6 +59,7 @@ impl Head {
             target: flat(),
             max: flat(),
             min: flat(),
+            scale: flat(),
             dmax: flat(),
             dmin: flat(),
             loss: flat(),
@@ -83,14 +86,33 @@ impl Head {
         }
     }
 
-    /// Puts the gradient of `scale · ((μ − y)² e^−lv + lv)` at the output into `dout`, given `target`.
-    pub(super) fn gradient(&mut self, simd: Simd, out: &Panels, rows: usize, scale: f32, dout: &mut Panels) {
+    /// Fills `loss` with (μ − y)² e^−lv + lv, given `target`, which stays.
+    pub(super) fn losses(&mut self, simd: Simd, out: &Panels, rows: usize) {
         let n = self.gather(out, rows);
         match simd {
-            Simd::Portable => self.gradient_wide::<Plain>(n, scale),
+            Simd::Portable => self.losses_wide::<Plain>(n),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a `Simd::Avx2` exists only where AVX2 and FMA were detected.
-            Simd::Avx2(_) => unsafe { self.gradient_avx2(n, scale) },
+            Simd::Avx2(_) => unsafe { self.losses_avx2(n) },
+        }
+    }
+
+    /// Puts the gradient of Σ_i `scale(i)` · ((μ_i − y_i)² e^−lv_i + lv_i) at the output into `dout`, given `target`.
+    pub(super) fn gradient(
+        &mut self,
+        simd: Simd,
+        out: &Panels,
+        rows: usize,
+        scale: impl Fn(usize) -> f32,
+        dout: &mut Panels,
+    ) {
+        let n = self.gather(out, rows);
+        self.scale[..n].chunks_exact_mut(self.width).enumerate().for_each(|(i, row)| row.fill(scale(i)));
+        match simd {
+            Simd::Portable => self.gradient_wide::<Plain>(n),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a `Simd::Avx2` exists only where AVX2 and FMA were detected.
+            Simd::Avx2(_) => unsafe { self.gradient_avx2(n) },
         }
         dout.load_flat(&self.target[..n], self.width, 0);
         dout.load_flat(&self.spread[..n], self.width, self.width);
@@ -120,22 +142,39 @@ impl Head {
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma")]
-    fn gradient_avx2(&mut self, n: usize, scale: f32) {
-        self.gradient_wide::<Fused>(n, scale);
+    fn losses_avx2(&mut self, n: usize) {
+        self.losses_wide::<Fused>(n);
     }
 
     #[inline(always)]
-    fn gradient_wide<A: Arithmetic>(&mut self, n: usize, scale: f32) {
+    fn losses_wide<A: Arithmetic>(&mut self, n: usize) {
+        let (mean, spread, target) = (&self.mean[..n], &self.spread[..n], &self.target[..n]);
+        let (max, min, loss) = (&self.max[..n], &self.min[..n], &mut self.loss[..n]);
+        for i in 0..n {
+            let (lv, _, _) = bound::<A>(spread[i], max[i], min[i]);
+            let error = mean[i] - target[i];
+            loss[i] = error * error * exp::<A>(-lv) + lv;
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma")]
+    fn gradient_avx2(&mut self, n: usize) {
+        self.gradient_wide::<Fused>(n);
+    }
+
+    #[inline(always)]
+    fn gradient_wide<A: Arithmetic>(&mut self, n: usize) {
         let (mean, spread, target) = (&self.mean[..n], &mut self.spread[..n], &mut self.target[..n]);
         let (max, min, loss) = (&self.max[..n], &self.min[..n], &mut self.loss[..n]);
-        let (dmax, dmin) = (&mut self.dmax[..n], &mut self.dmin[..n]);
+        let (dmax, dmin, scale) = (&mut self.dmax[..n], &mut self.dmin[..n], &self.scale[..n]);
         for i in 0..n {
             let raw = spread[i];
             let (lv, upper, lower) = bound::<A>(raw, max[i], min[i]);
             let (error, precision) = (mean[i] - target[i], exp::<A>(-lv));
             loss[i] = error * error * precision + lv;
-            target[i] = scale * 2.0 * error * precision;
-            let dlv = scale * (1.0 - error * error * precision);
+            target[i] = scale[i] * 2.0 * error * precision;
+            let dlv = scale[i] * (1.0 - error * error * precision);
             // lv = min + softplus(upper − min), upper = max − softplus(max − raw).
             dmin[i] = dlv * (1.0 - lower);
             let dupper = dlv * lower;
@@ -173,7 +212,7 @@ mod tests {
                 let (mut out, mut dout) = (Panels::new(1, 2), Panels::new(1, 2));
                 out.load_flat(&[mean as f32, raw as f32], 2, 0);
                 head.target[0] = y as f32;
-                head.gradient(simd, &out, 1, 1.0, &mut dout);
+                head.gradient(simd, &out, 1, |_| 1.0, &mut dout);
                 let numeric = |f: &dyn Fn(f64) -> f64| (f(1e-5) - f(-1e-5)) / 2e-5;
                 for (name, got, want) in [
                     ("mean", dout.data()[0], numeric(&|e| loss(mean + e, raw, y, max, min))),

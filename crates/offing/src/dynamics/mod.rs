@@ -2,6 +2,9 @@
 //!
 //! A model knows nothing of uncertainty estimators and of how its steps are used.
 
+mod adversary;
+#[cfg(test)]
+mod adversary_tests;
 mod cache;
 mod config;
 mod data;
@@ -12,11 +15,13 @@ mod learnt;
 mod linear;
 mod open_loop;
 mod oracle;
+mod part;
 mod termination;
 #[cfg(test)]
 mod tests;
 mod trainer;
 
+pub use adversary::{Adversary, AdversaryConfig, AdversaryLosses};
 pub use cache::{Cached, Fit, FitEvent, cached, key as model_key};
 pub use config::EnsembleConfig;
 pub use data::{Scaler, check_rows};

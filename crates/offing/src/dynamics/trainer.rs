@@ -1,16 +1,13 @@
 //! Training the ensemble: bootstrap, hold-out, early stop per member, and a state that resumes bit for bit.
 
-use std::ops::Range;
-
 use super::config::EnsembleConfig;
 use super::data::{Scaler, check_rows, shuffle, split};
 use super::ensemble::{Ensemble, holdout_error};
-use super::head::{Bounds, Head};
+use super::head::Bounds;
+use super::part::{self, Part};
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::nn::{
-    AdamConfig, AdamStep, Init, Keep, Panels, Scalar, Shape, Stack, Team, Tensors, Trace, TrainStep, Weights,
-};
+use crate::nn::{AdamConfig, AdamStep, Init, Keep, Scalar, Shape, Stack, Team, Tensors, TrainStep};
 use crate::rng::Rng;
 
 /// An ensemble in training on some rows.
@@ -30,6 +27,8 @@ pub struct Trainer<'a> {
     best: Stack,
     bounds: Bounds,
     parts: Vec<Part>,
+    /// Sums of the gradients of the bounds, upper and lower.
+    dbounds: [Vec<f64>; 2],
     adam: AdamConfig,
     state: State,
 }
@@ -84,15 +83,6 @@ pub struct Progress {
     pub finished: bool,
 }
 
-/// One thread's share of a member's batch.
-#[derive(Debug)]
-struct Part {
-    rows: Range<usize>,
-    x: Panels,
-    trace: Trace,
-    head: Head,
-}
-
 impl<'a> Trainer<'a> {
     /// Prepares training on `rows`; everything random follows from `seed`.
     pub fn new(cfg: &EnsembleConfig, rows: &'a Batch, seed: u64, team: &Team) -> Result<Self> {
@@ -130,6 +120,7 @@ impl<'a> Trainer<'a> {
             best,
             bounds: Bounds::new(obs + 1, cfg.max_log_var, cfg.min_log_var),
             parts: Vec::new(),
+            dbounds: [vec![0.0; obs + 1], vec![0.0; obs + 1]],
             adam: AdamConfig::default(),
             state: State {
                 updates: 0,
@@ -188,14 +179,16 @@ impl<'a> Trainer<'a> {
     /// One gradient step of every member on the rows `rows_of(member)`, all of one number; returns the members' mean
     /// negative log-likelihood before it.
     pub fn step_on<'r>(&mut self, rows_of: impl Fn(usize) -> &'r [u32] + Sync) -> Result<f64> {
-        self.prepare(rows_of(0).len());
+        part::cut(&mut self.parts, self.stack.shape(), rows_of(0).len(), &self.team);
         self.state.updates += 1;
         let adam = AdamStep::new(&self.adam, self.cfg.lr, self.state.updates);
         let width = self.rows.obs_dim() + 1;
-        let (mut dmax, mut dmin) = (vec![0.0f64; width], vec![0.0f64; width]);
+        let [dmax, dmin] = &mut self.dbounds;
+        dmax.fill(0.0);
+        dmin.fill(0.0);
         let mut total = 0.0;
         for part in &mut self.parts {
-            part.head.set_bounds(&self.bounds);
+            part.set_bounds(&self.bounds);
         }
         for member in 0..self.cfg.members {
             let rows = rows_of(member);
@@ -205,16 +198,17 @@ impl<'a> Trainer<'a> {
                 "one batch size for all members"
             );
             let (stack, scaler, batch) = (&self.stack, &self.scaler, self.rows);
-            self.team.for_each_mut(&mut self.parts, |_, part| part.pass(stack, member, scaler, batch, rows));
+            let scale = 1.0 / (rows.len() * width) as f32;
+            self.team.for_each_mut(&mut self.parts, |_, part| {
+                let mine = &rows[part.rows.clone()];
+                part.load(scaler, batch, |i| mine[i] as usize);
+                part.forward(stack.net(member));
+                part.backward(stack.net(member), |_| scale);
+            });
             let mut loss = 0.0;
             for part in &self.parts {
-                let n = part.rows.len() * width;
-                loss += part.head.loss[..n].iter().map(|&l| f64::from(l)).sum::<f64>();
-                for (sum, terms) in [(&mut dmax, &part.head.dmax), (&mut dmin, &part.head.dmin)] {
-                    for row in terms[..n].chunks_exact(width) {
-                        sum.iter_mut().zip(row).for_each(|(sum, &d)| *sum += f64::from(d));
-                    }
-                }
+                loss = part.add_loss(loss);
+                part.add_bound_gradients(dmax, dmin);
             }
             loss /= (rows.len() * width) as f64;
             if !loss.is_finite() {
@@ -226,11 +220,7 @@ impl<'a> Trainer<'a> {
             }
             total += loss;
             let parts = &self.parts;
-            let source = |_: usize, l: usize, part: usize| {
-                let part: &Part = &parts[part];
-                let (x, dy) = part.trace.source(l, &part.x);
-                (x, dy, part.rows.len())
-            };
+            let source = |_: usize, l: usize, part: usize| parts[part].source(l);
             let step = TrainStep { adam, decay: &self.cfg.decay, tau: None };
             self.stack.train(&self.team, member..member + 1, parts.len(), source, &step);
         }
@@ -365,43 +355,5 @@ impl<'a> Trainer<'a> {
         };
         self.order.resize(self.cfg.members, Vec::new());
         self.team.for_each_mut(&mut self.order, |member, order| *order = draw(member));
-    }
-
-    fn prepare(&mut self, rows: usize) {
-        let parts = self.team.parts(rows);
-        if self.parts.len() != parts || self.parts.last().is_none_or(|p| p.rows.end != rows) {
-            let width = self.rows.obs_dim() + 1;
-            let shape = self.stack.shape();
-            self.parts = (0..parts)
-                .map(|i| {
-                    let rows = i * rows / parts..(i + 1) * rows / parts;
-                    let n = rows.len();
-                    let (x, trace) = (Panels::new(n, shape.inputs(0)), Trace::new(shape, n));
-                    Part { rows, x, trace, head: Head::new(n, width) }
-                })
-                .collect();
-        }
-    }
-}
-
-impl Part {
-    /// Forward and back through one member for this part of the batch `all`.
-    fn pass(&mut self, stack: &Stack, member: usize, scaler: &Scaler, data: &Batch, all: &[u32]) {
-        let (n, width) = (self.rows.len(), self.head.width());
-        for (i, &row) in all[self.rows.clone()].iter().enumerate() {
-            let row = row as usize;
-            let (obs, act, next) = (data.obs.row(row), data.act.row(row), data.next_obs.row(row));
-            match (obs.as_slice(), act.as_slice()) {
-                (Some(obs), Some(act)) => scaler.load(obs, act, &mut self.x, i),
-                _ => scaler.load(&obs.to_vec(), &act.to_vec(), &mut self.x, i),
-            }
-            let target = &mut self.head.target[i * width..][..width];
-            target.iter_mut().zip(next).zip(obs).for_each(|((t, next), obs)| *t = next - obs);
-            target[width - 1] = data.rew[row];
-        }
-        self.trace.forward(stack.net(member), Weights::Current, &self.x, n);
-        let scale = 1.0 / (all.len() * width) as f32;
-        self.head.gradient(stack.simd(), &self.trace.out, n, scale, &mut self.trace.dout);
-        self.trace.backward(stack.net(member), n, None);
     }
 }

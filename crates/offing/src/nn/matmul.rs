@@ -69,6 +69,28 @@ pub(super) trait Kernel {
     fn prefetch_later(p: *const f32);
 }
 
+/// Makes `$name`, which runs `$wide` compiled for the instructions the machine has.
+macro_rules! dispatch {
+    ($(#[$doc:meta])* $name:ident, $wide:ident, $avx2:ident, ($($arg:ident: $type:ty),*)) => {
+        $(#[$doc])*
+        pub(super) fn $name(simd: $crate::nn::matmul::Simd, $($arg: $type),*) {
+            match simd {
+                $crate::nn::matmul::Simd::Portable => $wide::<$crate::nn::matmul::Portable>($($arg),*),
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: a `Simd::Avx2` exists only where AVX2 and FMA were detected.
+                $crate::nn::matmul::Simd::Avx2(_) => unsafe { $avx2($($arg),*) },
+            }
+        }
+
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = "avx2,fma")]
+        fn $avx2($($arg: $type),*) {
+            $wide::<$crate::nn::matmul::Avx2>($($arg),*);
+        }
+    };
+}
+pub(super) use dispatch;
+
 /// `accumulate` for a height known only at run time.
 ///
 /// # Safety
@@ -93,6 +115,18 @@ pub(super) unsafe fn accumulate<K: Kernel, const ROW: usize, const COL: usize>(
             _ => K::accumulate::<1, ROW, COL>(a, b, len, jump, out),
         }
     }
+}
+
+/// Most steps of a product taken in one go: a panel of that many weights and a tile's inputs fit the first-level cache
+/// together, so that all tiles but the first find the weights there.
+const DEPTH: usize = 20 * LANES;
+
+/// Splits a product of `len` steps into the fewest even stretches of at most [`DEPTH`], which begin at multiples of 16.
+/// Sums go on from one to the next, in the same order as in one go.
+#[inline(always)]
+pub(super) fn stretches(len: usize) -> impl Iterator<Item = std::ops::Range<usize>> + Clone {
+    let size = len.div_ceil(len.div_ceil(DEPTH).max(1)).next_multiple_of(LANES).max(LANES);
+    (0..len).step_by(size).map(move |first| first..(first + size).min(len))
 }
 
 /// Splits `rows` into the fewest tiles, as even as possible: tiles of five or six rows keep the multipliers busy, a
@@ -324,5 +358,16 @@ mod tests {
             assert!(all.windows(2).all(|w| w[0].0 + w[0].1 == w[1].0));
             assert!(all.iter().all(|t| t.1 <= TILE && (rows < 20 || t.1 >= 5)));
         }
+    }
+
+    #[test]
+    fn stretches_cover_every_step_once_and_are_even() {
+        for len in 1..2000 {
+            let all: Vec<_> = stretches(len).collect();
+            assert!(all[0].start == 0 && all.last().is_some_and(|s| s.end == len));
+            assert!(all.windows(2).all(|w| w[0].end == w[1].start && w[1].start.is_multiple_of(LANES)));
+            assert_eq!(all.len(), len.div_ceil(DEPTH), "{len}");
+        }
+        assert_eq!(stretches(401).collect::<Vec<_>>(), [0..208, 208..401]);
     }
 }

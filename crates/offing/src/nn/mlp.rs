@@ -5,78 +5,13 @@
 
 use super::adam::AdamStep;
 use super::buffer::{Buf, LANES, read, write};
-use super::layer::{
-    Activation, Backward, Forward, Panel, Slope, Sources, Update, Weights, backward, forward, gradient_panel,
-    polyak, train_panel,
-};
+use super::gradient::{Sources, Update, gradient_panel, polyak, train_panel};
+use super::layer::Panel;
 use super::matmul::Simd;
 use super::matrix::Panels;
+use super::shape::Shape;
 use super::team::Team;
 use crate::rng::Rng;
-
-/// Layer widths and activation of a network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape {
-    sizes: Vec<usize>,
-    activation: Activation,
-    /// Layer and index in it of every panel of a network, in storage order.
-    units: Vec<(usize, usize)>,
-    /// Where each layer's panels start.
-    first: Vec<usize>,
-}
-
-impl Shape {
-    /// A network of `inputs`, then hidden layers, then linear `outputs`.
-    pub fn new(inputs: usize, hidden: &[usize], outputs: usize, activation: Activation) -> Self {
-        let sizes: Vec<usize> =
-            std::iter::once(inputs).chain(hidden.iter().copied()).chain(std::iter::once(outputs)).collect();
-        assert!(sizes.iter().all(|&s| s > 0), "layers must not be empty: {sizes:?}");
-        // Wide layers first: threads take panels in this order and should end on small ones.
-        let mut layers: Vec<usize> = (0..sizes.len() - 1).collect();
-        layers.sort_by_key(|&l| std::cmp::Reverse(sizes[l]));
-        let (mut units, mut first) = (Vec::new(), vec![0; layers.len()]);
-        for l in layers {
-            first[l] = units.len();
-            units.extend((0..sizes[l + 1].div_ceil(LANES)).map(|p| (l, p)));
-        }
-        Self { sizes, activation, units, first }
-    }
-
-    /// Number of weight layers.
-    pub fn layers(&self) -> usize {
-        self.sizes.len() - 1
-    }
-
-    /// Activation of the hidden layers.
-    pub fn activation(&self) -> Activation {
-        self.activation
-    }
-
-    /// Inputs of layer `l`.
-    pub fn inputs(&self, l: usize) -> usize {
-        self.sizes[l]
-    }
-
-    /// Outputs of layer `l`.
-    pub fn outputs(&self, l: usize) -> usize {
-        self.sizes[l + 1]
-    }
-
-    /// Multiply-adds of one forward pass of one row.
-    pub fn multiplies(&self) -> usize {
-        self.sizes.windows(2).map(|w| w[0] * w[1]).sum()
-    }
-
-    /// Multiply-adds of one training pass of one row: each layer's product, its weights' gradient and, except for the
-    /// first, its input's gradient.
-    pub fn training_multiplies(&self) -> usize {
-        3 * self.multiplies() - self.sizes[0] * self.sizes[1]
-    }
-
-    fn lanes(&self, l: usize) -> usize {
-        if self.outputs(l) == 1 { 1 } else { LANES }
-    }
-}
 
 /// How fresh weights are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +45,7 @@ pub struct Stack {
 /// One network of a stack, to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Net<'a> {
-    shape: &'a Shape,
+    pub(super) shape: &'a Shape,
     panels: &'a [Panel],
     simd: Simd,
 }
@@ -163,6 +98,12 @@ impl Stack {
         self
     }
 
+    /// The same stack without weights, to be lent some by [`Stack::swap_weights`].
+    pub(crate) fn without_weights(mut self) -> Self {
+        self.panels.iter_mut().for_each(|panel| panel.w = Buf::default());
+        self
+    }
+
     /// The networks' common shape.
     pub fn shape(&self) -> &Shape {
         &self.shape
@@ -192,6 +133,12 @@ impl Stack {
         for (to, from) in to.iter_mut().zip(&other.panels[from * per_net..]) {
             to.w.copy_from_slice(&from.w);
         }
+    }
+
+    /// Exchanges the weights, and nothing else, with a stack of the same shape.
+    pub(crate) fn swap_weights(&mut self, other: &mut Stack) {
+        assert!(self.shape == other.shape && self.nets == other.nets, "stacks of one shape");
+        self.panels.iter_mut().zip(&mut other.panels).for_each(|(a, b)| std::mem::swap(&mut a.w, &mut b.w));
     }
 
     /// One gradient step of the given networks: sums each weight's gradient over the parts of the batch, in order,
@@ -357,129 +304,13 @@ impl<'s, F: Fn(usize) -> (&'s Panels, &'s Panels, usize) + Sync> Sources for Lay
     }
 }
 
-/// What a network computed for some rows, and the gradients on the way back.
-#[derive(Clone, Debug)]
-pub struct Trace {
-    hidden: Vec<Panels>,
-    /// Which of `hidden` a layer writes. Without a way back, two buffers take turns and stay in the cache.
-    slot: Vec<usize>,
-    slope: Vec<Panels>,
-    delta: Vec<Panels>,
-    pack: Buf,
-    /// The network's output.
-    pub out: Panels,
-    /// The loss's gradient at the output: to be filled before [`Trace::backward`].
-    pub dout: Panels,
-}
-
-impl Trace {
-    /// Room for `rows` rows, with the way back.
-    pub fn new(shape: &Shape, rows: usize) -> Self {
-        let hidden = || (0..shape.layers() - 1).map(|l| Panels::new(rows, shape.outputs(l)));
-        let outputs = shape.outputs(shape.layers() - 1);
-        let widest = shape.sizes[1..].iter().max().copied().unwrap_or(0);
-        Self {
-            hidden: hidden().collect(),
-            slot: (0..shape.layers() - 1).collect(),
-            slope: if shape.activation == Activation::Silu { hidden().collect() } else { Vec::new() },
-            delta: hidden().collect(),
-            pack: Buf::zeros(widest.div_ceil(LANES) * LANES * LANES),
-            out: Panels::new(rows, outputs),
-            dout: Panels::new(rows, outputs),
-        }
-    }
-
-    /// Room for `rows` rows, forward only.
-    pub fn forward_only(shape: &Shape, rows: usize) -> Self {
-        let (mut hidden, mut slot) = (Vec::<Panels>::new(), Vec::<usize>::new());
-        for l in 0..shape.layers() - 1 {
-            let size = shape.outputs(l);
-            let free = (0..hidden.len()).find(|&b| hidden[b].cols() == size && slot.last() != Some(&b));
-            slot.push(free.unwrap_or(hidden.len()));
-            if free.is_none() {
-                hidden.push(Panels::new(rows, size));
-            }
-        }
-        let outputs = shape.outputs(shape.layers() - 1);
-        let (out, dout) = (Panels::new(rows, outputs), Panels::new(0, outputs));
-        Self { hidden, slot, slope: Vec::new(), delta: Vec::new(), pack: Buf::default(), out, dout }
-    }
-
-    /// Runs the first `rows` rows of `x` through the network into `out`.
-    pub fn forward(&mut self, net: Net<'_>, which: Weights, x: &Panels, rows: usize) {
-        let last = net.shape.layers() - 1;
-        for l in 0..=last {
-            let layer = net.layer(l);
-            let to = self.slot.get(l).copied();
-            let from = l.checked_sub(1).map(|l| self.slot[l]);
-            let activation = to.map(|_| net.shape.activation);
-            let slope = self.slope.get_mut(l);
-            match (from, to) {
-                (None, None) => {
-                    let y = &mut self.out;
-                    forward(net.simd, Forward { x, rows, layer, which, y, activation, slope });
-                }
-                (None, Some(to)) => {
-                    let y = &mut self.hidden[to];
-                    forward(net.simd, Forward { x, rows, layer, which, y, activation, slope });
-                }
-                (Some(from), None) => {
-                    let (x, y) = (&self.hidden[from], &mut self.out);
-                    forward(net.simd, Forward { x, rows, layer, which, y, activation, slope });
-                }
-                (Some(from), Some(to)) => {
-                    let [x, y] = self
-                        .hidden
-                        .get_disjoint_mut([from, to])
-                        .expect("a layer reads one and writes another");
-                    forward(net.simd, Forward { x, rows, layer, which, y, activation, slope });
-                }
-            }
-        }
-    }
-
-    /// Takes `dout` back to the output of the first layer. With `map`, row i of `dout` and of everything computed
-    /// here belongs to row `map[i]` of the forward pass (ReLU networks only).
-    pub fn backward(&mut self, net: Net<'_>, rows: usize, map: Option<&[u32]>) {
-        for l in (1..net.shape.layers()).rev() {
-            let slope = match self.slope.get(l - 1) {
-                Some(stored) => {
-                    assert!(map.is_none(), "stored slopes are not gathered");
-                    Slope::Stored(stored)
-                }
-                None => Slope::Step(&self.hidden[l - 1], map),
-            };
-            let (below, above) = self.delta.split_at_mut(l);
-            let (dy, dx) = (above.first().unwrap_or(&self.dout), &mut below[l - 1]);
-            let (layer, panels) = (net.layer(l), 0..net.shape.inputs(l).div_ceil(LANES));
-            backward(net.simd, Backward { dy, rows, layer, panels, slope, dx, pack: &mut self.pack });
-        }
-    }
-
-    /// After [`Trace::backward`]: the loss's gradient at columns `cols` of the network's input, into `dx` (other
-    /// columns of the panels concerned are filled too).
-    pub fn input_gradient(
-        &mut self,
-        net: Net<'_>,
-        rows: usize,
-        cols: std::ops::Range<usize>,
-        dx: &mut Panels,
-    ) {
-        let dy = self.delta.first().unwrap_or(&self.dout);
-        let panels = cols.start / LANES..cols.end.div_ceil(LANES);
-        let (layer, slope) = (net.layer(0), Slope::One);
-        backward(net.simd, Backward { dy, rows, layer, panels, slope, dx, pack: &mut self.pack });
-    }
-
-    /// Input of layer `l` (`x` for the first) and the loss's gradient at its output: what a weight gradient needs.
-    pub(crate) fn source<'s>(&'s self, l: usize, x: &'s Panels) -> (&'s Panels, &'s Panels) {
-        let input = if l == 0 { x } else { &self.hidden[l - 1] };
-        (input, self.delta.get(l).unwrap_or(&self.dout))
-    }
-}
-
 impl<'a> Net<'a> {
-    fn layer(&self, l: usize) -> &'a [Panel] {
+    /// The kernels in use.
+    pub fn simd(&self) -> Simd {
+        self.simd
+    }
+
+    pub(super) fn layer(&self, l: usize) -> &'a [Panel] {
         &self.panels[self.shape.first[l]..][..self.shape.outputs(l).div_ceil(LANES)]
     }
 }

@@ -5,8 +5,10 @@
 //! Results are the same bits for any number of threads, because every sum has one fixed order.
 
 mod adam;
+mod backward;
 mod buffer;
 mod gaussian;
+mod gradient;
 mod layer;
 pub mod math;
 mod matmul;
@@ -14,10 +16,12 @@ mod matrix;
 mod mlp;
 mod peak;
 mod pool;
+mod shape;
 mod team;
 mod tensors;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 pub use adam::{AdamConfig, AdamStep, Scalar};
 pub use buffer::{Buf, LANES};
@@ -26,8 +30,10 @@ pub use layer::{Activation, Panel, Weights};
 pub use matmul::{Detected, Simd};
 pub use matrix::Panels;
 pub(crate) use mlp::TrainStep;
-pub use mlp::{Field, Init, Keep, Net, Shape, Stack, Trace};
+pub use mlp::{Field, Init, Keep, Net, Stack};
 pub use peak::peak;
 pub use pool::Pool;
+pub use shape::Shape;
 pub use team::Team;
 pub use tensors::Tensors;
+pub use trace::Trace;

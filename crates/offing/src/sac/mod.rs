@@ -145,7 +145,8 @@ impl Sac {
         self.update_with(batch, next, current)
     }
 
-    /// [`Sac::update`] with the noise of a' and of ã given.
+    /// [`Sac::update`] with the noise of a' and of ã given. A loss that is not finite is an error, which leaves the agent
+    /// unfit for use: go back to a checkpoint.
     pub fn update_with(&mut self, batch: &Batch, next: Noise<'_>, current: Noise<'_>) -> Result<Losses> {
         self.check(batch)?;
         let mut losses = match self.cfg.order {
@@ -163,7 +164,7 @@ impl Sac {
             self.temperature_step(-losses.entropy);
         }
         losses.alpha = self.alpha();
-        self.finite(&losses)?;
+        self.check_losses(&losses)?;
         Ok(losses)
     }
 
@@ -361,29 +362,53 @@ impl Sac {
     }
 
     fn check(&self, batch: &Batch) -> Result<()> {
-        let (obs, act) = (self.actor.obs_dim(), self.actor.act_dim());
-        if batch.is_empty() || batch.obs_dim() != obs || batch.act_dim() != act {
+        let (obs, act, rows) = (self.actor.obs_dim(), self.actor.act_dim(), batch.len());
+        let lengths = [batch.obs.nrows(), batch.act.nrows(), batch.next_obs.nrows(), batch.done.len()];
+        let widths = [batch.obs_dim(), batch.next_obs.ncols(), batch.act_dim()];
+        if rows == 0 || widths != [obs, obs, act] || lengths.iter().any(|&l| l != rows) {
             return Err(Error::Invalid(format!(
-                "a training batch: wanted rows with {obs} observations and {act} actions, found {} rows with {} and {}",
-                batch.len(),
-                batch.obs_dim(),
-                batch.act_dim()
+                "a training batch: wanted rows with {obs} observations and {act} actions, found {rows} rewards, columns \
+                 of {lengths:?} rows and s, s', a of widths {widths:?}"
             )));
+        }
+        let rew = batch.rew.view().insert_axis(ndarray::Axis(1));
+        let columns = [
+            ("obs", batch.obs.view()),
+            ("act", batch.act.view()),
+            ("next_obs", batch.next_obs.view()),
+            ("rew", rew),
+        ];
+        for (name, values) in columns {
+            // All exponent bits set: NaN or infinite. Without a branch on each value it is vector code.
+            let bad = |x: &f32| u32::from(x.to_bits() & 0x7f80_0000 == 0x7f80_0000);
+            if values.iter().fold(0, |found, x| found | bad(x)) != 0
+                && let Some(((row, col), x)) = values.indexed_iter().find(|(_, x)| bad(x) != 0)
+            {
+                return Err(Error::Invalid(format!(
+                    "a training batch: wanted finite values, found {x} in `{name}` at row {row}, column {col}, before SAC \
+                     update {}; `offing data audit` lists such rows",
+                    self.steps.critic + 1
+                )));
+            }
         }
         Ok(())
     }
 
-    fn finite(&self, losses: &Losses) -> Result<()> {
+    /// Refuses losses that are not finite, or so large that their gradients' squares would overflow in Adam. `update`
+    /// does it by itself; loops made of the blocks should.
+    pub fn check_losses(&self, losses: &Losses) -> Result<()> {
         let quantities = [
             ("the critics' loss", losses.critic),
             ("the actor's loss", losses.actor),
             ("the policy's entropy", losses.entropy),
             ("the temperature", losses.alpha),
         ];
-        match quantities.iter().find(|(_, x)| !x.is_finite()) {
+        let fits = |x: f64| x.abs() < f64::from(f32::MAX);
+        match quantities.iter().find(|(_, x)| !fits(*x)) {
             None => Ok(()),
             Some((name, x)) => Err(Error::Invalid(format!(
-                "{name} became {x} at SAC update {}; check the batch for non-finite values, or lower the learning rates",
+                "{name} became {x:.4e} at SAC update {}; check the batch for huge values, or lower the \
+                 learning rates",
                 self.steps.critic
             ))),
         }

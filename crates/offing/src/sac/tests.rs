@@ -145,10 +145,52 @@ fn bad_batches_are_named_and_nothing_turns_into_nan_silently() {
     let mut rng = Rng::stream(0, "sac", 0);
     let wrong = agent.update(&batch(10, 4, 2, 0), &mut rng).unwrap_err().to_string();
     assert!(wrong.contains("wanted rows with 5 observations"), "{wrong}");
-    let mut poisoned = batch(10, 5, 2, 0);
-    poisoned.rew[3] = f32::NAN;
-    let wrong = agent.update(&poisoned, &mut rng).unwrap_err().to_string();
-    assert!(wrong.contains("critics' loss became NaN at SAC update 1"), "{wrong}");
+    let mut uneven = batch(10, 5, 2, 0);
+    uneven.done = Array1::from_elem(9, false);
+    let wrong = agent.update(&uneven, &mut rng).unwrap_err().to_string();
+    assert!(wrong.contains("[10, 10, 10, 9]"), "{wrong}");
+    let poison: [(fn(&mut Batch), &str); 5] = [
+        (|b| b.rew[3] = f32::NAN, "NaN in `rew` at row 3, column 0, before SAC update 2"),
+        (|b| b.obs[[1, 2]] = f32::NAN, "NaN in `obs` at row 1, column 2"),
+        (|b| b.next_obs[[9, 0]] = f32::INFINITY, "inf in `next_obs` at row 9, column 0"),
+        (|b| b.act[[4, 1]] = f32::NEG_INFINITY, "-inf in `act` at row 4, column 1"),
+        // Finite, but its square overflows f32.
+        (|b| b.rew[0] = 1e30, "critics' loss became"),
+    ];
+    for (poison, words) in poison {
+        let mut agent = self::agent(2, &small());
+        agent.update(&batch(10, 5, 2, 1), &mut rng).unwrap();
+        let mut poisoned = batch(10, 5, 2, 0);
+        poison(&mut poisoned);
+        let wrong = agent.update(&poisoned, &mut rng).unwrap_err().to_string();
+        assert!(wrong.contains(words) && wrong.contains("SAC update 2"), "{wrong}");
+    }
+}
+
+#[test]
+fn a_weight_that_is_not_finite_does_not_hide_behind_an_activation() {
+    for net in 0..3 {
+        let mut agent = agent(1, &small());
+        let (mut weight, bias) = agent.critics.get(net, 0, crate::nn::Field::Weight);
+        weight[3] = f32::NAN;
+        agent.critics.set(net, 0, crate::nn::Field::Weight, &weight, &bias);
+        let wrong = agent.update(&batch(10, 5, 2, 0), &mut Rng::stream(0, "sac", 0)).unwrap_err().to_string();
+        assert!(wrong.contains("critics' loss became NaN"), "{wrong}");
+    }
+}
+
+#[test]
+fn columns_that_never_change_do_no_harm() {
+    let mut agent = agent(1, &small());
+    let mut rng = Rng::stream(0, "sac", 0);
+    for step in 0..20 {
+        let mut batch = batch(16, 5, 2, step);
+        batch.obs.column_mut(2).fill(7.0);
+        batch.next_obs.column_mut(2).fill(7.0);
+        batch.act.column_mut(1).fill(0.0);
+        let losses = agent.update(&batch, &mut rng).unwrap();
+        assert!(losses.critic < 100.0, "{losses:?}");
+    }
 }
 
 use crate::nn::Tensors;

@@ -1,0 +1,185 @@
+//! One dense layer's weight gradient, handed to the optimiser while it is in registers.
+
+use super::adam::AdamStep;
+use super::buffer::{LANES, Line, read, write};
+use super::layer::Panel;
+use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, tiles};
+use super::matrix::Panels;
+
+/// A weight gradient is a sum over batch rows, which lie in several parts; rows count in the order of the parts.
+pub(super) trait Sources: Sync {
+    /// Number of parts.
+    fn count(&self) -> usize;
+    /// The part's layer input, output gradient and number of rows.
+    fn part(&self, i: usize) -> (&Panels, &Panels, usize);
+}
+
+/// What to do with a weight's gradient.
+#[derive(Clone, Copy)]
+pub(super) struct Update {
+    pub adam: AdamStep,
+    /// Added to the gradient: decay · weight. Biases do not decay.
+    pub decay: f32,
+    /// Move the target copy this far towards the new weights.
+    pub tau: Option<f32>,
+}
+
+dispatch!(
+    /// Sums the gradient of panel number `index` and lets Adam apply it.
+    train_panel, train_panel_wide, train_panel_avx2,
+    (sources: &dyn Sources, inputs: usize, index: usize, outputs: usize, panel: &mut Panel, update: Update)
+);
+dispatch!(
+    /// Sums the gradient of panel number `index` into `grad`, which has the panel's layout.
+    gradient_panel, gradient_panel_wide, gradient_panel_avx2,
+    (sources: &dyn Sources, inputs: usize, index: usize, outputs: usize, grad: &mut [f32])
+);
+
+#[inline(always)]
+fn train_panel_wide<K: Kernel>(
+    sources: &dyn Sources,
+    inputs: usize,
+    index: usize,
+    outputs: usize,
+    panel: &mut Panel,
+    update: Update,
+) {
+    let Panel { w, m, v, target } = panel;
+    let with_target = update.tau.is_some();
+    if outputs == 1 {
+        for block in 0..(inputs + 1).div_ceil(LANES) {
+            let grad = gradient_column(sources, block);
+            let mut decay = [0.0; LANES];
+            decay[..(inputs - block * LANES).min(LANES)].fill(update.decay);
+            step_line(block, grad, decay, (w, m, v, target), update);
+        }
+        return;
+    }
+    assert!(w.len() >= (inputs + 1) * LANES && w.len() == m.len() && w.len() == v.len());
+    assert!(!with_target || target.len() == w.len());
+    for strip in 0..(inputs + 1).div_ceil(LANES) {
+        let width = (inputs + 1 - strip * LANES).min(LANES);
+        let lines = strip * LANES..strip * LANES + width;
+        // Weights and moments of an ensemble do not fit the cache: ask for them while the sum is being made.
+        let fetch = |rows: std::ops::Range<usize>| {
+            for i in rows.map(|i| (lines.start + i) * LANES) {
+                K::prefetch(w.as_ptr().wrapping_add(i));
+                K::prefetch(m.as_ptr().wrapping_add(i));
+                K::prefetch(v.as_ptr().wrapping_add(i));
+                if with_target {
+                    K::prefetch(target.as_ptr().wrapping_add(i));
+                }
+            }
+        };
+        let block = gradient_block::<K>(sources, strip, width, index, fetch);
+        for (i, &grad) in lines.clone().zip(&block) {
+            let decay = [if i < inputs { update.decay } else { 0.0 }; LANES];
+            step_line(i, grad, decay, (w, m, v, target), update);
+        }
+    }
+}
+
+/// Applies Adam and Polyak averaging to line `i` of a panel.
+#[inline(always)]
+fn step_line(
+    i: usize,
+    mut grad: Line,
+    decay: Line,
+    (w, m, v, target): (&mut [f32], &mut [f32], &mut [f32], &mut [f32]),
+    update: Update,
+) {
+    let at = i * LANES;
+    let old = read(w, at);
+    for j in 0..LANES {
+        grad[j] += decay[j] * old[j];
+    }
+    let (new, first, second) = update.adam.apply_line(old, read(m, at), read(v, at), grad);
+    write(w, at, new);
+    write(m, at, first);
+    write(v, at, second);
+    if let Some(tau) = update.tau {
+        write(target, at, polyak(read(target, at), new, tau));
+    }
+}
+
+/// (1 − τ)·target + τ·w
+#[inline(always)]
+pub(super) fn polyak(mut target: Line, w: Line, tau: f32) -> Line {
+    for j in 0..LANES {
+        target[j] += tau * (w[j] - target[j]);
+    }
+    target
+}
+
+#[inline(always)]
+fn gradient_panel_wide<K: Kernel>(
+    sources: &dyn Sources,
+    inputs: usize,
+    index: usize,
+    outputs: usize,
+    grad: &mut [f32],
+) {
+    for strip in 0..(inputs + 1).div_ceil(LANES) {
+        if outputs == 1 {
+            write(grad, strip * LANES, gradient_column(sources, strip));
+            continue;
+        }
+        let width = (inputs + 1 - strip * LANES).min(LANES);
+        let block = gradient_block::<K>(sources, strip, width, index, |_| ());
+        for (i, &line) in block[..width].iter().enumerate() {
+            write(grad, (strip * LANES + i) * LANES, line);
+        }
+    }
+}
+
+/// Σ_rows x[row][k] · dy[row][j] for `width` inputs k from `strip`·16 and the outputs j of a panel. `fetch` is told
+/// which of the inputs are summed next, for the last time.
+///
+/// Part by part, because x and dy of one part fit the first-level cache, where all tiles but the first find them.
+#[inline(always)]
+fn gradient_block<K: Kernel>(
+    sources: &dyn Sources,
+    strip: usize,
+    width: usize,
+    panel: usize,
+    fetch: impl Fn(std::ops::Range<usize>),
+) -> [Line; LANES] {
+    let mut block = [[0.0; LANES]; LANES];
+    let parts = sources.count();
+    for part in 0..parts {
+        let (x, dy, rows) = sources.part(part);
+        let x = &x.data()[strip * x.capacity() * LANES..][..rows * LANES];
+        let dy = &dy.data()[panel * dy.capacity() * LANES..][..rows * LANES];
+        for (first, height) in tiles(width) {
+            if part + 1 == parts {
+                fetch(first..first + height);
+            }
+            let mut tile: Tile = [[0.0; LANES]; TILE];
+            tile[..height].copy_from_slice(&block[first..first + height]);
+            // SAFETY: both slices hold `rows` lines of 16, and first + height ≤ 16.
+            unsafe {
+                let a = x.as_ptr().add(first);
+                accumulate::<K, 1, LANES>(height, a, dy.as_ptr(), rows, LANES * LANES, &mut tile);
+            }
+            block[first..first + height].copy_from_slice(&tile[..height]);
+        }
+    }
+    block
+}
+
+/// The same for a layer with one output: sixteen inputs from 16·`strip`.
+#[inline(always)]
+fn gradient_column(sources: &dyn Sources, strip: usize) -> Line {
+    let mut sum = [0.0; LANES];
+    for part in 0..sources.count() {
+        let (x, dy, rows) = sources.part(part);
+        let first = strip * x.capacity() * LANES;
+        for row in 0..rows {
+            let (x, d) = (read(x.data(), first + row * LANES), dy.data()[row * LANES]);
+            for j in 0..LANES {
+                sum[j] += x[j] * d;
+            }
+        }
+    }
+    sum
+}

@@ -1,0 +1,129 @@
+//! What a network computes for some rows, forward and backward.
+
+use super::backward::{Backward, Slope, backward};
+use super::buffer::{Buf, LANES};
+use super::layer::{Activation, Forward, Weights, forward};
+use super::matrix::Panels;
+use super::mlp::Net;
+use super::shape::Shape;
+
+/// What a network computed for some rows, and the gradients on the way back.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    hidden: Vec<Panels>,
+    /// Which of `hidden` a layer writes. Without a way back, two buffers take turns and stay in the cache.
+    slot: Vec<usize>,
+    slope: Vec<Panels>,
+    delta: Vec<Panels>,
+    pack: Buf,
+    /// The network's output.
+    pub out: Panels,
+    /// The loss's gradient at the output: to be filled before [`Trace::backward`].
+    pub dout: Panels,
+}
+
+impl Trace {
+    /// Room for `rows` rows, with the way back.
+    pub fn new(shape: &Shape, rows: usize) -> Self {
+        let hidden = || (0..shape.layers() - 1).map(|l| Panels::new(rows, shape.outputs(l)));
+        let outputs = shape.outputs(shape.layers() - 1);
+        let widest = shape.sizes[1..].iter().max().copied().unwrap_or(0);
+        Self {
+            hidden: hidden().collect(),
+            slot: (0..shape.layers() - 1).collect(),
+            slope: if shape.activation == Activation::Silu { hidden().collect() } else { Vec::new() },
+            delta: hidden().collect(),
+            pack: Buf::zeros(widest.div_ceil(LANES) * LANES * LANES),
+            out: Panels::new(rows, outputs),
+            dout: Panels::new(rows, outputs),
+        }
+    }
+
+    /// Room for `rows` rows, forward only.
+    pub fn forward_only(shape: &Shape, rows: usize) -> Self {
+        let (mut hidden, mut slot) = (Vec::<Panels>::new(), Vec::<usize>::new());
+        for l in 0..shape.layers() - 1 {
+            let size = shape.outputs(l);
+            let free = (0..hidden.len()).find(|&b| hidden[b].cols() == size && slot.last() != Some(&b));
+            slot.push(free.unwrap_or(hidden.len()));
+            if free.is_none() {
+                hidden.push(Panels::new(rows, size));
+            }
+        }
+        let outputs = shape.outputs(shape.layers() - 1);
+        let (out, dout) = (Panels::new(rows, outputs), Panels::new(0, outputs));
+        Self { hidden, slot, slope: Vec::new(), delta: Vec::new(), pack: Buf::default(), out, dout }
+    }
+
+    /// Runs the first `rows` rows of `x` through the network into `out`.
+    pub fn forward(&mut self, net: Net<'_>, which: Weights, x: &Panels, rows: usize) {
+        let last = net.shape.layers() - 1;
+        for l in 0..=last {
+            let layer = net.layer(l);
+            let to = self.slot.get(l).copied();
+            let from = l.checked_sub(1).map(|l| self.slot[l]);
+            let activation = to.map(|_| net.shape.activation);
+            let slope = self.slope.get_mut(l);
+            match (from, to) {
+                (None, None) => {
+                    let y = &mut self.out;
+                    forward(net.simd(), Forward { x, rows, layer, which, y, activation, slope });
+                }
+                (None, Some(to)) => {
+                    let y = &mut self.hidden[to];
+                    forward(net.simd(), Forward { x, rows, layer, which, y, activation, slope });
+                }
+                (Some(from), None) => {
+                    let (x, y) = (&self.hidden[from], &mut self.out);
+                    forward(net.simd(), Forward { x, rows, layer, which, y, activation, slope });
+                }
+                (Some(from), Some(to)) => {
+                    let [x, y] = self
+                        .hidden
+                        .get_disjoint_mut([from, to])
+                        .expect("a layer reads one and writes another");
+                    forward(net.simd(), Forward { x, rows, layer, which, y, activation, slope });
+                }
+            }
+        }
+    }
+
+    /// Takes `dout` back to the output of the first layer. With `map`, row i of `dout` and of everything computed
+    /// here belongs to row `map[i]` of the forward pass (ReLU networks only).
+    pub fn backward(&mut self, net: Net<'_>, rows: usize, map: Option<&[u32]>) {
+        for l in (1..net.shape.layers()).rev() {
+            let slope = match self.slope.get(l - 1) {
+                Some(stored) => {
+                    assert!(map.is_none(), "stored slopes are not gathered");
+                    Slope::Stored(stored)
+                }
+                None => Slope::Step(&self.hidden[l - 1], map),
+            };
+            let (below, above) = self.delta.split_at_mut(l);
+            let (dy, dx) = (above.first().unwrap_or(&self.dout), &mut below[l - 1]);
+            let (layer, panels) = (net.layer(l), 0..net.shape.inputs(l).div_ceil(LANES));
+            backward(net.simd(), Backward { dy, rows, layer, panels, slope, dx, pack: &mut self.pack });
+        }
+    }
+
+    /// After [`Trace::backward`]: the loss's gradient at columns `cols` of the network's input, into `dx` (other
+    /// columns of the panels concerned are filled too).
+    pub fn input_gradient(
+        &mut self,
+        net: Net<'_>,
+        rows: usize,
+        cols: std::ops::Range<usize>,
+        dx: &mut Panels,
+    ) {
+        let dy = self.delta.first().unwrap_or(&self.dout);
+        let panels = cols.start / LANES..cols.end.div_ceil(LANES);
+        let (layer, slope) = (net.layer(0), Slope::One);
+        backward(net.simd(), Backward { dy, rows, layer, panels, slope, dx, pack: &mut self.pack });
+    }
+
+    /// Input of layer `l` (`x` for the first) and the loss's gradient at its output: what a weight gradient needs.
+    pub(crate) fn source<'s>(&'s self, l: usize, x: &'s Panels) -> (&'s Panels, &'s Panels) {
+        let input = if l == 0 { x } else { &self.hidden[l - 1] };
+        (input, self.delta.get(l).unwrap_or(&self.dout))
+    }
+}

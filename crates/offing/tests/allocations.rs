@@ -1,0 +1,62 @@
+//! A gradient step allocates nothing once its working memory exists.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ndarray::Array1;
+use offing::dynamics::{EnsembleConfig, Trainer};
+use offing::nn::Team;
+use offing::sac::{Sac, SacConfig};
+use offing::{Batch, Mat, Rng};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: passes everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: passed on.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn rows(n: usize) -> Batch {
+    let mut rng = Rng::stream(0, "rows", 0);
+    let mut mat = |cols: usize| Mat::from_shape_fn((n, cols), |_| rng.normal() as f32);
+    let (obs, act, next_obs) = (mat(5), mat(2), mat(5));
+    Batch { rew: Array1::ones(n), done: Array1::from_elem(n, false), obs, act, next_obs }
+}
+
+// One test, because the count is of the whole process.
+#[test]
+fn gradient_steps_allocate_nothing_after_the_first() {
+    let team = Team::new(2);
+    let mut rng = Rng::stream(1, "test", 0);
+    let data = rows(400);
+    let batch = data.select(&(0..64).collect::<Vec<_>>());
+    let cfg = SacConfig { hidden: vec![32, 32], ..SacConfig::default() };
+    let mut agent = Sac::new(&cfg, 5, 2, &team, &mut rng).unwrap();
+    let model = EnsembleConfig { hidden: vec![32; 4], batch_size: 64, ..EnsembleConfig::default() };
+    let mut trainer = Trainer::new(&model, &data, 0, &team).unwrap();
+    let drawn: Vec<u32> = (0..64).collect();
+    let mut counts = Vec::new();
+    for _ in 0..10 {
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        agent.update(&batch, &mut rng).unwrap();
+        let between = ALLOCATIONS.load(Ordering::Relaxed);
+        trainer.step_on(|_| &drawn).unwrap();
+        let after = ALLOCATIONS.load(Ordering::Relaxed);
+        counts.push((between - before, after - between));
+    }
+    assert!(counts[0].0 > 0 && counts[0].1 > 0, "the first steps make room: {counts:?}");
+    assert!(counts[2..].iter().all(|&c| c == (0, 0)), "allocations of each update and step: {counts:?}");
+}
