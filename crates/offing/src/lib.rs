@@ -23,6 +23,7 @@ pub mod export;
 pub mod run;
 pub mod collect;
 pub mod algo;
+pub mod calibration;
 
 pub use batch::{Batch, Mat};
 pub use error::{Error, Result};

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use ndarray::{Array1, Array2, Axis};
+use sha2::{Digest, Sha256};
 
 use crate::batch::Batch;
+use crate::error::{Error, Result};
+use crate::rng::Rng;
 
 /// Logged transitions with what is known about where they come from.
 #[derive(Clone, Debug)]
@@ -103,38 +106,62 @@ impl Dataset {
         if rows >= self.rows.len() {
             return self.clone();
         }
-        let mut order: Vec<usize> = (0..self.episodes.len()).collect();
-        let mut rng = crate::rng::Rng::stream(seed, "thinned", 0);
-        for i in (1..order.len()).rev() {
-            order.swap(i, rng.below(i + 1));
-        }
         let mut left = rows;
         let mut kept = Vec::new();
-        for episode in order {
-            let take = self.episodes[episode].len().min(left);
+        for episode in self.shuffled(seed) {
+            let take = episode.len().min(left);
             if take == 0 {
                 break;
             }
-            let start = self.episodes[episode].start;
-            kept.push(start..start + take);
+            kept.push(episode.start..episode.start + take);
             left -= take;
         }
-        kept.sort_by_key(|e| e.start);
-        let picks: Vec<usize> = kept.iter().cloned().flatten().collect();
+        self.keep(kept)
+    }
+
+    /// Two sets of whole episodes: about `share` of them, at least one, in the second.
+    ///
+    /// # Errors
+    /// A single episode cannot be split.
+    pub fn split(&self, share: f64, seed: u64) -> Result<(Self, Self)> {
+        let count = self.episodes.len();
+        if count < 2 {
+            return Err(Error::Invalid(format!(
+                "{}: wanted at least two episodes, to hold one back, found {count}; mark where episodes end",
+                self.name
+            )));
+        }
+        let held = ((count as f64 * share).round() as usize).clamp(1, count - 1);
+        let mut order = self.shuffled(seed);
+        let rest = order.split_off(held);
+        Ok((self.keep(rest), self.keep(order)))
+    }
+
+    /// The episodes in random order.
+    fn shuffled(&self, seed: u64) -> Vec<Range<usize>> {
+        let mut order = self.episodes.clone();
+        let mut rng = Rng::stream(seed, "episodes", 0);
+        for i in (1..order.len()).rev() {
+            order.swap(i, rng.below(i + 1));
+        }
+        order
+    }
+
+    /// These stretches of rows as the new episodes, in their old order.
+    fn keep(&self, mut stretches: Vec<Range<usize>>) -> Self {
+        stretches.sort_by_key(|e| e.start);
+        let picks: Vec<usize> = stretches.iter().cloned().flatten().collect();
         let mut at = 0;
-        let episodes = kept
-            .iter()
-            .map(|e| {
-                at += e.len();
-                at - e.len()..at
-            })
-            .collect();
+        let place = |e: &Range<usize>| {
+            at += e.len();
+            at - e.len()..at
+        };
         Self {
             name: self.name.clone(),
             format: self.format,
             rows: self.rows.select(&picks),
             timeout: self.timeout.select(Axis(0), &picks),
-            episodes,
+            episodes: stretches.iter().map(place).collect(),
             sim: self.sim.as_ref().map(|s| s.select(&picks)),
             reading: self.reading.clone(),
             meta: self.meta.clone(),
@@ -143,7 +170,6 @@ impl Dataset {
 
     /// SHA-256 over all transitions, in hexadecimal digits: two datasets with the same one train alike.
     pub fn digest(&self) -> String {
-        use sha2::{Digest, Sha256};
         let mut hash = Sha256::new();
         let rows = &self.rows;
         hash.update(format!("{} {} {}", rows.len(), rows.obs_dim(), rows.act_dim()));
@@ -159,5 +185,45 @@ impl Dataset {
         put(&mut rows.rew.iter().copied());
         put(&mut rows.done.iter().map(|&d| f32::from(u8::from(d))));
         hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::make::{Block, Follow, make};
+    use crate::env::{Env, Pool, point_mass::PointMass};
+
+    fn data() -> Dataset {
+        let new = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::new())) };
+        let block = Block { rows: 1000, behaviour: &Follow(&crate::policy::Uniform) };
+        make("point-mass", &Pool::new(&new), &[block], 0, &mut |_| ()).unwrap()
+    }
+
+    #[test]
+    fn thinning_and_splitting_keep_episodes_whole_and_rows_apart() {
+        let all = data();
+        let thin = all.thinned(300, 0);
+        assert_eq!((thin.rows.len(), thin.episodes.last().unwrap().end), (300, 300));
+        assert_eq!(all.thinned(5000, 0).rows, all.rows);
+        let (rest, held) = all.split(0.2, 0).unwrap();
+        assert_eq!(rest.episodes.len() + held.episodes.len(), all.episodes.len());
+        assert_eq!(rest.rows.len() + held.rows.len(), all.rows.len());
+        for set in [&thin, &rest, &held] {
+            for e in &set.episodes[..set.episodes.len() - 1] {
+                let (next, obs) = (set.rows.next_obs.row(e.start), set.rows.obs.row(e.start + 1));
+                assert!(e.len() == 1 || next == obs, "rows of an episode follow each other");
+            }
+        }
+        let one = Dataset { episodes: vec![0..1000], ..all };
+        assert!(one.split(0.5, 0).unwrap_err().to_string().contains("at least two episodes"));
+    }
+
+    #[test]
+    fn a_digest_tells_datasets_apart() {
+        let (a, mut b) = (data(), data());
+        assert_eq!(a.digest(), b.digest());
+        b.rows.done[7] = !b.rows.done[7];
+        assert_ne!(a.digest(), b.digest());
     }
 }

@@ -140,6 +140,23 @@ impl<'a> Oracle<'a> {
         Ok(Replay { batch, lost })
     }
 
+    /// Each state as the simulator would show it: velocities clipped where its observation clips them. Rows it cannot be
+    /// put into stay as they are.
+    pub fn as_observed(&self, obs: &Mat) -> Result<Mat> {
+        let mut shown = obs.clone();
+        shown.axis_chunks_iter_mut(Axis(0), CHUNK).into_par_iter().try_for_each(|mut rows| {
+            self.pool.with(|env| {
+                for mut row in rows.rows_mut() {
+                    let state: Vec<f64> = row.iter().map(|&v| f64::from(v)).collect();
+                    if state.iter().all(|v| v.is_finite()) && env.resume_from(&state).is_ok() {
+                        row.iter_mut().zip(env.obs()).for_each(|(to, v)| *to = *v as f32);
+                    }
+                }
+            })
+        })?;
+        Ok(shown)
+    }
+
     /// The states that follow each start under its row of `acts`, (row, step, act_dim). Terminals do not stop it.
     pub fn follow(&self, obs: &Mat, acts: &Array3<f32>) -> Result<Followed> {
         self.simulate(obs, acts, |_, _| ())

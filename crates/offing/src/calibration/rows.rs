@@ -1,0 +1,173 @@
+//! The rows of a study: imagined steps, and what the simulator says really follows.
+
+use ndarray::{Array1, Axis, concatenate};
+
+use crate::batch::Mat;
+use crate::data::Dataset;
+use crate::dynamics::{DynamicsModel, Ensemble, Forecast, Members, Oracle, Step};
+use crate::error::Result;
+use crate::nn::Team;
+use crate::rng::Rng;
+use crate::sac::Actor;
+
+/// A number beyond this ends a trajectory: nothing after it means anything.
+const EXPLODED: f32 = 1e6;
+
+/// Imagined steps with where they come from.
+#[derive(Clone, Debug)]
+pub struct Imaginings {
+    /// All rows, rollout step after rollout step.
+    pub step: Step,
+    /// Which start each row descends from.
+    pub trajectory: Vec<usize>,
+    /// How many steps after the start it was made, from 0.
+    pub age: Vec<usize>,
+    /// Whether the model's own termination function had ended the trajectory before this row.
+    pub after_end: Vec<bool>,
+    /// Rows left out because their numbers exploded, with all that would have followed them.
+    pub exploded: usize,
+}
+
+/// What really follows.
+#[derive(Clone, Debug)]
+pub struct Truth {
+    /// True next states; NaN where the simulator could not say.
+    pub next_obs: Mat,
+    /// The imagined next states as the simulator would show them (velocities clipped).
+    pub shown: Mat,
+    /// The means of the imagined next states, shown likewise.
+    pub shown_mean: Mat,
+    /// Rows whose velocities were hidden by clipping, so that they were replayed from the clipped ones.
+    pub clipped: Vec<bool>,
+    /// Rows for which there is no truth: the simulator became unstable or refused the state.
+    pub lost: Vec<bool>,
+}
+
+/// Rolls `policy` out in `model` from every start for `length` steps. The model's terminals are noted, not obeyed.
+pub fn imagine(
+    model: &Ensemble,
+    policy: &Actor,
+    team: &Team,
+    start: Mat,
+    length: usize,
+    rng: &mut Rng,
+) -> Imaginings {
+    let mut obs = start;
+    let mut alive: Vec<usize> = (0..obs.nrows()).collect();
+    let mut ended = vec![false; obs.nrows()];
+    let mut steps = Vec::new();
+    let (mut trajectory, mut age, mut after_end) = (Vec::new(), Vec::new(), Vec::new());
+    let (total, mut rows) = (obs.nrows() * length, 0);
+    for t in 0..length {
+        let act = policy.act_batch(team, &obs, rng);
+        let step = model.step(&obs, &act, Members::All, rng);
+        let sound = |i: &usize| {
+            let row = step.batch.next_obs.row(*i);
+            step.batch.rew[*i].is_finite() && row.iter().all(|x| x.abs() < EXPLODED)
+        };
+        let keep: Vec<usize> = (0..alive.len()).filter(sound).collect();
+        let step = select(&step, &keep);
+        alive = keep.iter().map(|&i| alive[i]).collect();
+        for (i, &origin) in alive.iter().enumerate() {
+            trajectory.push(origin);
+            age.push(t);
+            after_end.push(ended[origin]);
+            ended[origin] |= step.batch.done[i];
+        }
+        rows += alive.len();
+        obs = step.batch.next_obs.clone();
+        steps.push(step);
+        if alive.is_empty() {
+            break;
+        }
+    }
+    Imaginings { step: join(&steps), trajectory, age, after_end, exploded: total - rows }
+}
+
+impl Truth {
+    /// Replays every (s, a) in the simulator.
+    pub fn of(rows: &Imaginings, oracle: &Oracle<'_>) -> Result<Self> {
+        let batch = &rows.step.batch;
+        let replay = oracle.replay(&batch.obs, &batch.act)?;
+        let mut clipped = vec![false; batch.len()];
+        let mut lost = vec![false; batch.len()];
+        replay.lost.clipped.iter().for_each(|&i| clipped[i] = true);
+        replay.lost.unstable.iter().chain(&replay.lost.unreadable).for_each(|&i| lost[i] = true);
+        Ok(Self {
+            shown: oracle.as_observed(&batch.next_obs)?,
+            shown_mean: oracle.as_observed(&mean_next(&rows.step))?,
+            next_obs: replay.batch.next_obs,
+            clipped,
+            lost,
+        })
+    }
+}
+
+/// Without a simulator: the model's steps from logged (s, a), against what the log says followed. The rows must not be
+/// those the model was trained on; the caller holds whole episodes back.
+pub fn held_out(data: &Dataset, model: &Ensemble, rows: usize, rng: &mut Rng) -> (Imaginings, Truth) {
+    let n = data.rows.len();
+    let picks: Vec<usize> =
+        if rows >= n { (0..n).collect() } else { (0..rows).map(|_| rng.below(n)).collect() };
+    let logged = data.rows.select(&picks);
+    let step = model.step(&logged.obs, &logged.act, Members::All, rng);
+    let episode = |row: usize| data.episodes.partition_point(|e| e.end <= row);
+    let trajectory = picks.iter().map(|&row| episode(row)).collect();
+    let age = picks.iter().map(|&row| row - data.episodes.get(episode(row)).map_or(0, |e| e.start)).collect();
+    let truth = Truth {
+        shown: step.batch.next_obs.clone(),
+        shown_mean: mean_next(&step),
+        next_obs: logged.next_obs,
+        clipped: vec![false; picks.len()],
+        lost: vec![false; picks.len()],
+    };
+    let after_end = vec![false; picks.len()];
+    (Imaginings { step, trajectory, age, after_end, exploded: 0 }, truth)
+}
+
+/// The mean next states of the members that made the rows.
+pub(super) fn mean_next(step: &Step) -> Mat {
+    let width = step.batch.obs_dim();
+    step.mean.slice(ndarray::s![.., ..width]).to_owned()
+}
+
+fn select(step: &Step, rows: &[usize]) -> Step {
+    Step {
+        batch: step.batch.select(rows),
+        member: step.member.select(Axis(0), rows),
+        mean: step.mean.select(Axis(0), rows),
+        std: step.std.select(Axis(0), rows),
+        forecast: step
+            .forecast
+            .as_ref()
+            .map(|f| Forecast { mean: f.mean.select(Axis(1), rows), std: f.std.select(Axis(1), rows) }),
+    }
+}
+
+fn join(steps: &[Step]) -> Step {
+    let mats = |pick: fn(&Step) -> &Mat| {
+        let views: Vec<_> = steps.iter().map(|s| pick(s).view()).collect();
+        concatenate(Axis(0), &views).expect("rows of one width")
+    };
+    let rew = concatenate(Axis(0), &steps.iter().map(|s| s.batch.rew.view()).collect::<Vec<_>>());
+    let done: Array1<bool> = steps.iter().flat_map(|s| s.batch.done.iter().copied()).collect();
+    let member = steps.iter().flat_map(|s| s.member.iter().copied()).collect();
+    let forecast = |pick: fn(&Forecast) -> &ndarray::Array3<f32>| {
+        let views: Option<Vec<_>> =
+            steps.iter().map(|s| s.forecast.as_ref().map(|f| pick(f).view())).collect();
+        views.map(|v| concatenate(Axis(1), &v).expect("members of one number"))
+    };
+    Step {
+        batch: crate::batch::Batch {
+            obs: mats(|s| &s.batch.obs),
+            act: mats(|s| &s.batch.act),
+            rew: rew.expect("columns join"),
+            next_obs: mats(|s| &s.batch.next_obs),
+            done,
+        },
+        member,
+        mean: mats(|s| &s.mean),
+        std: mats(|s| &s.std),
+        forecast: forecast(|f| &f.mean).zip(forecast(|f| &f.std)).map(|(mean, std)| Forecast { mean, std }),
+    }
+}

@@ -1,0 +1,104 @@
+use super::*;
+use crate::algo::Event;
+use crate::data::make::{Block, Follow, make};
+use crate::dynamics::{EnsembleConfig, TerminationConfig};
+use crate::env::point_mass::PointMass;
+use crate::env::{Env, Pool};
+use crate::home::Home;
+use crate::nn::Team;
+use crate::policy::Uniform;
+use crate::run::{Clock, Flow, RunDir};
+
+fn new_env() -> Result<Box<dyn Env>> {
+    Ok(Box::new(PointMass::new()))
+}
+
+fn config() -> StudyConfig {
+    let ensemble = EnsembleConfig {
+        members: 3,
+        elites: 2,
+        hidden: vec![32, 32],
+        decay: vec![2.5e-5; 3],
+        max_epochs: Some(4),
+        ..EnsembleConfig::default()
+    };
+    let alive = "obs[0] * obs[0] + obs[1] * obs[1] < 9".to_string();
+    StudyConfig {
+        starts: 30,
+        length: 30,
+        bootstrap: 20,
+        model: ModelConfig {
+            ensemble,
+            seed: None,
+            termination: Some(TerminationConfig::Expression { alive }),
+        },
+        train: TrainConfig {
+            steps: 200,
+            batch: 64,
+            evaluate_every: 200,
+            episodes: 2,
+            ..TrainConfig::default()
+        },
+        rollout: RolloutConfig { every: 100, starts: 100, length: 3, retain: 2, real_ratio: 0.5 },
+        sac: SacConfig { hidden: vec![32, 32], ..SacConfig::default() },
+    }
+}
+
+fn run(simulated: bool) -> Study {
+    let pool = Pool::new(&new_env);
+    let block = Block { rows: 2500, behaviour: &Follow(&Uniform) };
+    let all = make("point-mass", &pool, &[block], 0, &mut |_| ()).unwrap();
+    let (data, held) = all.split(0.2, 0).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let (home, team) = (Home::new(dir.path().join("home")), Team::new(2));
+    let mut run = RunDir::open_or_create(&dir.path().join("run"), "test").unwrap();
+    let mut watch = |_: Event<'_>| Flow::Continue;
+    let mut session = Session {
+        data: &data,
+        home: &home,
+        team: &team,
+        seed: 0,
+        arena: None,
+        goal: None,
+        run: &mut run,
+        watch: &mut watch,
+        clock: Clock::default(),
+        scores: Default::default(),
+    };
+    let cfg = config();
+    let subject = prepare(&cfg, &mut session).unwrap().unwrap();
+    let oracle = Oracle::new(Pool::new(&new_env)).unwrap();
+    let names = ["sumo", "pairwise", "mixture-std", "bellman-std"];
+    let estimators: Vec<_> =
+        names.iter().map(|n| (n.to_string(), UncertaintyConfig::from_id(n).unwrap())).collect();
+    let world = if simulated { World::Simulated(&oracle) } else { World::HeldOut(&held) };
+    study(&cfg, &estimators, &subject, world, &mut session).unwrap()
+}
+
+#[test]
+fn a_study_with_a_simulator_judges_every_estimator_on_every_choice_of_rows() {
+    let study = run(true);
+    assert_eq!(study.rows + study.exploded, 900);
+    assert_eq!(study.findings.len(), 4 * 4 * 5, "variants × parts × (step and four estimators)");
+    assert_eq!(study.timings.len(), 4);
+    let headline = |name: &str| {
+        let is = |f: &&Finding| f.estimator == name && f.variant == Variant::Sampled && f.part == Part::All;
+        study.findings.iter().find(is).unwrap().clone()
+    };
+    let sumo = headline("sumo");
+    // Away from the data both the distance and the error of so small a model grow.
+    assert!(
+        sumo.rho.value > 0.3 && sumo.rho.low <= sumo.rho.value && sumo.rho.value <= sumo.rho.high,
+        "{sumo:?}"
+    );
+    assert!(sumo.auroc > 0.5 && sumo.rows == study.rows - study.lost, "{sumo:?}");
+    let before = study.findings.iter().find(|f| f.part == Part::BeforeEnd).unwrap();
+    assert!(before.rows <= sumo.rows);
+}
+
+#[test]
+fn without_a_simulator_held_out_transitions_are_the_truth() {
+    let study = run(false);
+    assert!(!study.simulated && study.rows > 300 && study.lost == 0);
+    assert!(study.findings.iter().all(|f| f.rows > 0));
+}
