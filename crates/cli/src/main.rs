@@ -10,6 +10,7 @@ mod page;
 mod plot;
 mod report;
 mod signals;
+mod workshop;
 
 use std::process::ExitCode;
 

@@ -4,22 +4,20 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
+use offing::algo::TrainConfig;
 use offing::algo::bc;
 use offing::algo::recipe;
-use offing::algo::{Arena, Event, Session, Status, TrainConfig};
-use offing::data::scores::reference;
 use offing::data::{Dataset, ReadOptions};
-use offing::env::{Env, Pool};
-use offing::nn::Team;
-use offing::run::{CONFIG, Clock, Flow, RunDir};
-use offing_mujoco::{Physics, make};
+use offing::run::{CONFIG, Clock, RunDir};
+use offing_mujoco::Physics;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use super::data::{load, write_json};
 use crate::algorithms::{Algorithm, Plan};
 use crate::context::Context;
-use crate::{signals, term};
+use crate::term;
+use crate::workshop::{Job, in_session, reference_of};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -86,56 +84,18 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     };
     let mut run = RunDir::open_or_create(&dir, &toml::to_string(&written)?)?;
     let physics: Physics = written.physics.parse()?;
-    let task = task_of(&dataset.name).filter(|task| offing_mujoco::TASKS.contains(&task.as_str()));
-    let engine = match &task {
-        Some(task) => {
-            let engine = context.engine()?;
-            engine.prepare(task, &mut |line| context.say(line))?;
-            Some((engine, task.clone()))
+    let steps = plan.train().steps;
+    let job = Job { dataset: &dataset, physics, seed: written.seed, steps, json: args.json };
+    let (done, clock, scores) = in_session(context, &job, &mut run, |session, simulators| {
+        if simulators.is_none() {
+            session.note("no simulator for this dataset: the policy is not scored on the way");
         }
-        None => {
-            context.say("no simulator for this dataset: the policy is not scored on the way");
-            None
-        }
-    };
-    let make_env = || -> offing::Result<Box<dyn Env>> {
-        match &engine {
-            Some((engine, task)) => make(engine, task, physics),
-            None => Err(offing::Error::Invalid("there is no simulator for this dataset".into())),
-        }
-    };
-    let pool = Pool::new(&make_env);
-    let reference = reference(&dataset.name).filter(|_| physics != Physics::GymnasiumV5);
-    let arena = engine.as_ref().map(|_| Arena { pool: &pool, reference });
-    signals::listen();
-    let quiet = context.quiet || args.json;
-    let mut view =
-        View { bar: term::training_bar(plan.train().steps, quiet), json: args.json, seen: None, context };
-    let team = Team::new(rayon::current_num_threads());
-    let mut watch = |event: Event<'_>| {
-        view.show(&event);
-        if signals::asked_to_stop() { Flow::Stop } else { Flow::Continue }
-    };
-    let goal =
-        dataset.sim.as_ref().and_then(|s| s.goal.as_ref()).map(|g| [g[[0, 0]] as f32, g[[0, 1]] as f32]);
-    let mut session = Session {
-        data: &dataset,
-        home: context.home(),
-        team: &team,
-        seed: written.seed,
-        arena,
-        goal,
-        run: &mut run,
-        watch: &mut watch,
-        clock: Clock::default(),
-        scores: Default::default(),
-    };
-    let done = match &plan {
-        Plan::Recipe(cfg) => recipe::train(cfg, &mut session).map(|agent| agent.is_some()),
-        Plan::Bc(cfg) => bc::train(cfg, &mut session).map(|actor| actor.is_some()),
-    };
-    let (clock, scores) = (session.clock.clone(), session.scores);
-    view.bar.finish_and_clear();
+        let done = match &plan {
+            Plan::Recipe(cfg) => recipe::train(cfg, session).map(|agent| agent.is_some()),
+            Plan::Bc(cfg) => bc::train(cfg, session).map(|actor| actor.is_some()),
+        };
+        Ok((done, session.clock.clone(), session.scores))
+    })?;
     match done {
         Ok(true) => {}
         Ok(false) | Err(offing::Error::Stopped) => {
@@ -147,7 +107,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     write_timing(&dir, &clock)?;
     super::report::write_own(&dir)?;
     if !args.json {
-        finish(&dir, &dataset, scores.last, scores.best, reference, &clock);
+        finish(&dir, &dataset, scores.last, scores.best, reference_of(&dataset, physics), &clock);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -227,7 +187,12 @@ fn reopen(context: &Context, dir: &Path) -> Result<(Written, Plan, PathBuf, Data
     Ok((written, plan, dir.to_path_buf(), dataset))
 }
 
-fn find_data(context: &Context, name: &str, rows: Option<usize>, cfg: &TrainConfig) -> Result<Dataset> {
+pub(crate) fn find_data(
+    context: &Context,
+    name: &str,
+    rows: Option<usize>,
+    cfg: &TrainConfig,
+) -> Result<Dataset> {
     let (mut dataset, _) = load(context, name, ReadOptions::default())?;
     if let Some(rows) = rows
         && rows < dataset.rows.len()
@@ -240,85 +205,16 @@ fn find_data(context: &Context, name: &str, rows: Option<usize>, cfg: &TrainConf
     Ok(dataset)
 }
 
-/// The task behind a dataset's name.
-fn task_of(name: &str) -> Option<String> {
-    let mut words = name.split('-');
-    match (words.next()?, words.next()) {
-        ("antmaze", Some(maze)) => Some(format!("antmaze-{maze}")),
-        (body, _) => Some(body.to_string()),
-    }
-}
-
-fn file_word(name: &str) -> String {
+pub(crate) fn file_word(name: &str) -> String {
     let stem = Path::new(name).file_stem().map_or(name.into(), |s| s.to_string_lossy().into_owned());
     stem.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect()
 }
 
-fn short_hash(text: &str) -> String {
+pub(crate) fn short_hash(text: &str) -> String {
     // FNV-1a: a name, not a proof.
     let hash =
         text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     format!("{:08x}", (hash >> 32) as u32)
-}
-
-/// The progress of a run in the terminal.
-struct View<'a> {
-    bar: indicatif::ProgressBar,
-    json: bool,
-    seen: Option<f64>,
-    context: &'a Context,
-}
-
-impl View<'_> {
-    fn show(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Note(line) if !self.json => self.bar.suspend(|| self.context.say(line)),
-            Event::Note(_) => {}
-            Event::Fit(p) => {
-                let best = p.holdout.iter().copied().fold(f64::INFINITY, f64::min);
-                self.bar.set_message(format!(
-                    "dynamics model: epoch {}, best hold-out error {}",
-                    p.epoch,
-                    term::number(best)
-                ));
-            }
-            Event::Step(status) => self.step(status),
-        }
-    }
-
-    fn step(&mut self, status: &Status) {
-        self.bar.set_position(status.step);
-        let mut words = Vec::new();
-        if let Some(value) = status.scores.last {
-            let score = status.last_score.map_or(String::new(), |s| format!(" (score {s:.1})"));
-            words.push(format!("return {}{score}", term::number(value)));
-        }
-        let l = &status.losses;
-        if l.critic > 0.0 {
-            words.push(format!("critic {} · Q {}", term::number(l.critic), term::number(l.q)));
-        } else {
-            words.push(format!("loss {}", term::number(l.actor)));
-        }
-        if let Some(tally) = &status.tally {
-            if let Some(u) = tally.mean_score() {
-                words.push(format!("u {u:.2}"));
-            }
-            if tally.guarded > 0 {
-                words.push(format!(
-                    "cut {:.0} %",
-                    100.0 * tally.guarded as f64 / tally.imagined.max(1) as f64
-                ));
-            }
-        }
-        self.bar.set_message(words.join(" · "));
-        if self.json && status.scores.last != self.seen {
-            self.seen = status.scores.last;
-            out!(
-                "{}",
-                serde_json::json!({ "step": status.step, "return": status.scores.last, "best": status.scores.best, "score": status.last_score })
-            );
-        }
-    }
 }
 
 fn write_timing(dir: &Path, clock: &Clock) -> Result<()> {
