@@ -49,6 +49,8 @@ enum Command {
     Export(commands::export::Export),
     /// Ask a policy for its actions on given observations.
     Act(commands::export::Act),
+    /// Find out which estimator knows where the model is wrong.
+    Calibrate(commands::calibrate::Args),
     /// Put runs on one page: curves, tables, times.
     Report(commands::report::Args),
     /// Tell how far transitions are from a dataset, which of its rows support them, and raise an alarm.
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Command::Dynamics(args) => commands::dynamics::run(&context, &args),
         Command::Export(args) => commands::export::export(&args),
         Command::Act(args) => commands::export::act(&args),
+        Command::Calibrate(args) => commands::calibrate::run(&context, &args),
         Command::Report(args) => commands::report::run(&context, &args),
         Command::Score(args) => commands::score::run(&context, &args),
         Command::Bench(command) => commands::bench::run(&context, &command),

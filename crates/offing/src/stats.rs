@@ -95,14 +95,32 @@ pub fn quantile(values: &[f64], q: f64) -> f64 {
 }
 
 /// A statistic with its bootstrap interval.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Interval {
     /// On the rows as they are.
+    #[serde(with = "nan_as_null")]
     pub value: f64,
     /// Lower end.
+    #[serde(with = "nan_as_null")]
     pub low: f64,
     /// Upper end.
+    #[serde(with = "nan_as_null")]
     pub high: f64,
+}
+
+/// A number that may be NaN, in formats that have no NaN: null stands for it, both ways.
+pub mod nan_as_null {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    /// Writes null for NaN.
+    pub fn serialize<S: Serializer>(x: &f64, to: S) -> Result<S::Ok, S::Error> {
+        (!x.is_nan()).then_some(*x).serialize(to)
+    }
+
+    /// Reads NaN for null.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+        Ok(Option::<f64>::deserialize(from)?.unwrap_or(f64::NAN))
+    }
 }
 
 /// Percentile bootstrap of `statistic`, which is given row numbers. Whole groups are drawn with replacement: rows of one

@@ -1,7 +1,7 @@
 //! What a study finds: how each estimator's score goes with the true error.
 
 use ndarray::Array1;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::rows::{Imaginings, Truth, mean_next};
 use super::{StudyConfig, Subject};
@@ -14,7 +14,7 @@ use crate::stats::{self, Interval};
 use crate::uncertainty::{BellmanStd, Source, Uncertainty, UncertaintyConfig, build_all};
 
 /// Which ŝ' is judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
     /// As sampled, as the model gives it: the paper's, and the headline.
@@ -28,7 +28,7 @@ pub enum Variant {
 }
 
 /// Which rows are judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
     /// All that have a truth.
@@ -46,7 +46,7 @@ const VARIANTS: [Variant; 4] =
 const PARTS: [Part; 4] = [Part::All, Part::BeforeEnd, Part::Bounded, Part::Unclipped];
 
 /// How one estimator did on one choice of rows.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Finding {
     /// The estimator's name; `step` for the rollout step itself, the baseline.
     pub estimator: String,
@@ -61,15 +61,18 @@ pub struct Finding {
     /// Pearson's r.
     pub r: Interval,
     /// Mean of ρ over rows of equal age: what is left when the rollout step cannot be guessed from.
+    #[serde(with = "stats::nan_as_null")]
     pub rho_within_step: f64,
     /// Area under the ROC curve for the worst tenth of the rows.
+    #[serde(with = "stats::nan_as_null")]
     pub auroc: f64,
     /// Area under the precision-recall curve for the worst tenth.
+    #[serde(with = "stats::nan_as_null")]
     pub auprc: f64,
 }
 
 /// What scoring costs, and how many rows a threshold would cut.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Timing {
     /// The estimator's name.
     pub estimator: String,
@@ -82,7 +85,7 @@ pub struct Timing {
 }
 
 /// The study of one dataset and seed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Study {
     /// Rows imagined and kept.
     pub rows: usize,
@@ -99,10 +102,8 @@ pub struct Study {
     /// Costs.
     pub timings: Vec<Timing>,
     /// True error of each row of the headline variant, with age: for plots.
-    #[serde(skip)]
     pub error: Vec<(usize, f64)>,
     /// Scores of each estimator on those rows: for plots.
-    #[serde(skip)]
     pub scores: Vec<(String, Vec<f64>)>,
 }
 

@@ -92,6 +92,9 @@ fn a_study_with_a_simulator_judges_every_estimator_on_every_choice_of_rows() {
         "{sumo:?}"
     );
     assert!(sumo.auroc > 0.5 && sumo.rows == study.rows - study.lost, "{sumo:?}");
+    let text = serde_json::to_string(&study).unwrap();
+    let back: Study = serde_json::from_str(&text).unwrap();
+    assert_eq!(serde_json::to_string(&back).unwrap(), text, "NaN or not, a study reads back as it was");
     let before = study.findings.iter().find(|f| f.part == Part::BeforeEnd).unwrap();
     assert!(before.rows <= sumo.rows);
 }

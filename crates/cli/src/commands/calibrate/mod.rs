@@ -1,0 +1,119 @@
+//! `offing calibrate`: which estimator knows where the model is wrong, on any dataset.
+
+mod figures;
+mod one;
+mod summary;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use offing::calibration::StudyConfig;
+use offing::uncertainty::UncertaintyConfig;
+use offing_mujoco::Physics;
+use toml::Table;
+
+pub(crate) use one::{Plan, run_one};
+pub(crate) use summary::Summary;
+
+use super::data::write_json;
+use crate::config::Layers;
+use crate::context::Context;
+
+const QUICK: &str = include_str!("../../../../../presets/calibrate.quick.toml");
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A path, a D4RL or Minari id, or the name of a made set.
+    dataset: String,
+    /// Estimators to compare, by id [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "ID")]
+    estimators: Vec<String>,
+    /// How many seeds to study.
+    #[arg(long, default_value_t = 5)]
+    seeds: u64,
+    /// `quick`: 100,000 rows, a small ensemble, 20,000 policy steps.
+    #[arg(long)]
+    profile: Option<String>,
+    /// Study about so many rows: whole episodes, drawn at random.
+    #[arg(long)]
+    rows: Option<usize>,
+    /// Override one value, such as --set starts=50 (may be repeated).
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Which physics to replay in.
+    #[arg(long, default_value_t)]
+    physics: Physics,
+    /// Where models in training and results are kept; the same command goes on where it stopped.
+    #[arg(long, value_name = "DIR", default_value = "runs/calibrate")]
+    dir: PathBuf,
+    /// Also write all findings as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Also write all findings as CSV.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Also write a page with tables and figures.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// Settings of a study from profile and overrides, and the rows the profile asks for.
+pub(crate) fn settings(profile: Option<&str>, set: &[String]) -> Result<(StudyConfig, Option<usize>)> {
+    let mut layers = Layers::of::<StudyConfig>()?;
+    let mut rows = None;
+    match profile {
+        None | Some("paper") => {}
+        Some("quick") => {
+            let mut table: Table = toml::from_str(QUICK)?;
+            rows = table.remove("rows").and_then(|v| v.as_integer()).map(|n| n as usize);
+            layers.put(table);
+        }
+        Some(other) => bail!("unknown profile `{other}`; known: quick, paper"),
+    }
+    set.iter().try_for_each(|set| layers.set(set))?;
+    Ok((layers.read()?, rows))
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
+    let (config, rows) = settings(args.profile.as_deref(), &args.set)?;
+    let estimators: Vec<(String, UncertaintyConfig)> = match args.estimators.is_empty() {
+        true => UncertaintyConfig::all().into_iter().map(|c| (c.id().to_string(), c)).collect(),
+        false => {
+            let named = |id: &String| Ok((id.clone(), UncertaintyConfig::from_id(id)?));
+            args.estimators.iter().map(named).collect::<Result<_>>()?
+        }
+    };
+    let mut summary = Summary::new(&args.dataset);
+    for seed in 0..args.seeds.max(1) {
+        let plan = Plan {
+            dataset: args.dataset.clone(),
+            rows: args.rows.or(rows),
+            seed,
+            physics: args.physics,
+            config: config.clone(),
+            estimators: estimators.clone(),
+            dir: args.dir.clone(),
+        };
+        match run_one(context, &plan)? {
+            Some(study) => summary.add(seed, study),
+            None => {
+                context.say("stopped; the same command goes on from here");
+                return Ok(ExitCode::from(130));
+            }
+        }
+    }
+    summary.print();
+    if let Some(path) = &args.json {
+        write_json(path, &summary.json()?)?;
+    }
+    if let Some(path) = &args.csv {
+        use std::io::Write;
+        offing::home::write_atomic(path, |f| f.write_all(summary.csv().as_bytes()))?;
+    }
+    if let Some(path) = &args.report {
+        figures::page(&summary).write(path)?;
+        out!("{}", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,102 @@
+//! One dataset, one seed: found finished, gone on with, or begun.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use offing::calibration::{Study, StudyConfig, World, prepare, study};
+use offing::dynamics::Oracle;
+use offing::env::Pool;
+use offing::run::RunDir;
+use offing::uncertainty::UncertaintyConfig;
+use offing_mujoco::Physics;
+use serde::Serialize;
+
+use super::super::data::write_json;
+use super::super::train::{file_word, find_data, short_hash};
+use crate::context::Context;
+use crate::workshop::{Job, in_session};
+
+/// Share of the episodes that stand for the truth where there is no simulator.
+const HELD_OUT: f64 = 0.1;
+
+/// Everything a study follows from.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    pub(crate) dataset: String,
+    pub(crate) rows: Option<usize>,
+    pub(crate) seed: u64,
+    pub(crate) physics: Physics,
+    pub(crate) config: StudyConfig,
+    pub(crate) estimators: Vec<(String, UncertaintyConfig)>,
+    pub(crate) dir: PathBuf,
+}
+
+/// What is written down. The estimators are not part of it: another choice of them uses the same policy.
+#[derive(Serialize)]
+struct Written<'a> {
+    dataset: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rows: Option<usize>,
+    seed: u64,
+    physics: String,
+    data: String,
+    study: &'a StudyConfig,
+}
+
+/// The study; `None` when it was stopped on the way.
+pub(crate) fn run_one(context: &Context, plan: &Plan) -> Result<Option<Study>> {
+    let all = find_data(context, &plan.dataset, plan.rows, &plan.config.train)?;
+    let simulated = offing_mujoco::TASKS.iter().any(|task| all.name.starts_with(task));
+    let (data, held) = match simulated {
+        true => (all, None),
+        false => {
+            let (data, held) = all.split(HELD_OUT, 0)?;
+            (data, Some(held))
+        }
+    };
+    let written = Written {
+        dataset: &plan.dataset,
+        rows: plan.rows,
+        seed: plan.seed,
+        physics: plan.physics.to_string(),
+        data: data.digest(),
+        study: &plan.config,
+    };
+    let text = toml::to_string(&written)?;
+    let dir = plan.dir.join(file_word(&plan.dataset)).join(format!("s{}-{}", plan.seed, short_hash(&text)));
+    let estimators = serde_json::to_string(&plan.estimators)?;
+    let kept = dir.join(format!("study-{}.json", short_hash(&estimators)));
+    if let Ok(bytes) = std::fs::read(&kept) {
+        let found = serde_json::from_slice(&bytes)
+            .with_context(|| format!("{}: does not read; remove it to study again", kept.display()))?;
+        return Ok(Some(found));
+    }
+    let mut run = RunDir::open_or_create(&dir, &text)?;
+    let steps = plan.config.train.steps;
+    let job = Job { dataset: &data, physics: plan.physics, seed: plan.seed, steps, json: false };
+    context.say(&format!("studying {} with seed {}", plan.dataset, plan.seed));
+    let found = in_session(context, &job, &mut run, |session, simulators| {
+        let subject = match prepare(&plan.config, session) {
+            Ok(Some(subject)) => subject,
+            Ok(None) | Err(offing::Error::Stopped) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let found = match (simulators, &held) {
+            (Some(make), _) => {
+                let oracle = Oracle::new(Pool::new(make))?;
+                study(&plan.config, &plan.estimators, &subject, World::Simulated(&oracle), session)?
+            }
+            (None, Some(held)) => {
+                study(&plan.config, &plan.estimators, &subject, World::HeldOut(held), session)?
+            }
+            (None, None) => {
+                anyhow::bail!("{}: has neither a simulator nor episodes to hold back", plan.dataset)
+            }
+        };
+        Ok(Some(found))
+    })?;
+    if let Some(found) = &found {
+        write_json(&kept, &serde_json::to_value(found)?)?;
+    }
+    Ok(found)
+}
