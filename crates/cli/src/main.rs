@@ -45,6 +45,8 @@ enum Command {
     Export(commands::export::Export),
     /// Ask a policy for its actions on given observations.
     Act(commands::export::Act),
+    /// Compare estimators of uncertainty with the model's true errors.
+    Calibrate(commands::calibrate::Args),
     /// Tell how far transitions are from a dataset, which of its rows support them, and raise an alarm.
     Score(commands::score::Args),
     /// Measure speed; every bench writes the same JSON with --json.
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Command::Dynamics(args) => commands::dynamics::run(&context, &args),
         Command::Export(args) => commands::export::export(&args),
         Command::Act(args) => commands::export::act(&args),
+        Command::Calibrate(args) => commands::calibrate::run(&context, &args),
         Command::Score(args) => commands::score::run(&context, &args),
         Command::Bench(command) => commands::bench::run(&context, &command),
         Command::Doctor(args) => commands::doctor::run(&context, &args),

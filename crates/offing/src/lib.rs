@@ -16,6 +16,7 @@ pub mod nn;
 pub mod dynamics;
 pub mod sac;
 pub mod uncertainty;
+pub mod calibration;
 pub mod pessimism;
 pub mod replay;
 pub mod imagination;
