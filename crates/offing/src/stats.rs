@@ -146,6 +146,73 @@ pub fn bootstrap(
     Interval { value, low: quantile(&draws, tail), high: quantile(&draws, 1.0 - tail) }
 }
 
+/// Spearman's ρ and Pearson's r of two columns with bootstrap intervals over whole groups, as [`bootstrap`] gives, at a
+/// fraction of its cost: rows are sorted once, and a resample is a set of weights.
+pub fn correlation_intervals(
+    x: &[f64],
+    y: &[f64],
+    groups: &[Vec<usize>],
+    repeats: usize,
+    level: f64,
+    rng: &mut Rng,
+) -> (Interval, Interval) {
+    assert_eq!(x.len(), y.len(), "two columns of one length");
+    let order = |values: &[f64]| {
+        assert!(values.iter().all(|v| !v.is_nan()), "ranks of NaN are not defined");
+        let mut order: Vec<usize> = (0..values.len()).collect();
+        order.sort_unstable_by(|&a, &b| values[a].total_cmp(&values[b]));
+        order
+    };
+    let (by_x, by_y) = (order(x), order(y));
+    let (mut rank_x, mut rank_y) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+    let mut both = |weight: &[f64]| {
+        weighted_ranks(x, &by_x, weight, &mut rank_x);
+        weighted_ranks(y, &by_y, weight, &mut rank_y);
+        (weighted_pearson(&rank_x, &rank_y, weight), weighted_pearson(x, y, weight))
+    };
+    let value = both(&vec![1.0; x.len()]);
+    let (mut rhos, mut rs) = (Vec::new(), Vec::new());
+    let mut weight = vec![0.0; x.len()];
+    for _ in 0..if groups.is_empty() { 0 } else { repeats } {
+        weight.fill(0.0);
+        for _ in 0..groups.len() {
+            groups[rng.below(groups.len())].iter().for_each(|&row| weight[row] += 1.0);
+        }
+        let (rho, r) = both(&weight);
+        rhos.push(rho);
+        rs.push(r);
+    }
+    let interval = |value: f64, mut draws: Vec<f64>| {
+        draws.retain(|d| !d.is_nan());
+        let tail = (1.0 - level) / 2.0;
+        Interval { value, low: quantile(&draws, tail), high: quantile(&draws, 1.0 - tail) }
+    };
+    (interval(value.0, rhos), interval(value.1, rs))
+}
+
+/// Ranks in the sample that holds row i `weight[i]` times; rows of weight 0 get a rank that counts for nothing.
+fn weighted_ranks(values: &[f64], order: &[usize], weight: &[f64], ranks: &mut [f64]) {
+    let mut before = 0.0;
+    for tied in order.chunk_by(|&a, &b| values[a] == values[b]) {
+        let size: f64 = tied.iter().map(|&i| weight[i]).sum();
+        tied.iter().for_each(|&i| ranks[i] = before + (size + 1.0) / 2.0);
+        before += size;
+    }
+}
+
+fn weighted_pearson(x: &[f64], y: &[f64], weight: &[f64]) -> f64 {
+    let total: f64 = weight.iter().sum();
+    let mean = |v: &[f64]| v.iter().zip(weight).map(|(v, w)| v * w).sum::<f64>() / total;
+    let (mx, my) = (mean(x), mean(y));
+    let (mut xy, mut xx, mut yy) = (0.0, 0.0, 0.0);
+    for ((x, y), w) in x.iter().zip(y).zip(weight) {
+        xy += w * (x - mx) * (y - my);
+        xx += w * (x - mx).powi(2);
+        yy += w * (y - my).powi(2);
+    }
+    if xx > 0.0 && yy > 0.0 { (xy / (xx.sqrt() * yy.sqrt())).clamp(-1.0, 1.0) } else { f64::NAN }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,6 +264,24 @@ mod tests {
         let ratio = (wide.high - wide.low) / (narrow.high - narrow.low);
         assert!((3.5..7.0).contains(&ratio), "{ratio}: wanted about √25");
         assert_eq!(narrow.value, wide.value);
+    }
+
+    #[test]
+    fn weights_are_copies_and_the_fast_interval_is_the_plain_one() {
+        let groups: Vec<Vec<usize>> = vec![vec![0, 1, 2], vec![3, 4], vec![5, 6, 7, 8, 9]];
+        let pick = |rows: &[usize], from: &[f64; 10]| rows.iter().map(|&r| from[r]).collect::<Vec<f64>>();
+        let rho = |rows: &[usize]| spearman(&pick(rows, &X), &pick(rows, &Y));
+        let r = |rows: &[usize]| pearson(&pick(rows, &X), &pick(rows, &Y));
+        let rng = || Rng::stream(4, "same", 0);
+        let (fast_rho, fast_r) = correlation_intervals(&X, &Y, &groups, 300, 0.9, &mut rng());
+        for (fast, plain) in [
+            (fast_rho, bootstrap(&groups, 300, 0.9, rho, &mut rng())),
+            (fast_r, bootstrap(&groups, 300, 0.9, r, &mut rng())),
+        ] {
+            near(fast.value, plain.value);
+            near(fast.low, plain.low);
+            near(fast.high, plain.high);
+        }
     }
 
     #[test]

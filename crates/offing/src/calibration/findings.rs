@@ -254,25 +254,26 @@ fn compare(
     }
     groups.retain(|g| !g.is_empty());
     let repeats = if variant == Variant::Sampled { cfg.bootstrap } else { 0 };
-    let interval = |statistic: fn(&[f64], &[f64]) -> f64| {
-        let mut rng = session.rng("calibrate/bootstrap", 0);
-        let on = |of: &[usize]| statistic(&column(scores, of), &column(errors, of));
-        stats::bootstrap(&groups, repeats, 0.95, on, &mut rng)
-    };
+    let (u, e) = (column(scores, picks), column(errors, picks));
+    // Groups count rows of the whole study; the columns hold the picked ones.
+    let place: std::collections::HashMap<usize, usize> =
+        picks.iter().enumerate().map(|(at, &i)| (i, at)).collect();
+    groups.iter_mut().flatten().for_each(|i| *i = place[i]);
+    let mut rng = session.rng("calibrate/bootstrap", 0);
+    let (rho, r) = stats::correlation_intervals(&u, &e, &groups, repeats, 0.95, &mut rng);
     let within: Vec<f64> = by_age
         .iter()
         .map(|of| stats::spearman(&column(scores, of), &column(errors, of)))
         .filter(|rho| rho.is_finite())
         .collect();
-    let (u, e) = (column(scores, picks), column(errors, picks));
     let worst = stats::largest(&e, 0.1);
     Finding {
         estimator: name.to_string(),
         variant,
         part,
         rows: picks.len(),
-        rho: interval(stats::spearman),
-        r: interval(stats::pearson),
+        rho,
+        r,
         rho_within_step: within.iter().sum::<f64>() / within.len() as f64,
         auroc: stats::auroc(&u, &worst),
         auprc: stats::auprc(&u, &worst),

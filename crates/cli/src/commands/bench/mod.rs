@@ -14,6 +14,7 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::Subcommand;
 use offing::nn::{Team, peak};
+use offing::uncertainty::UncertaintyConfig;
 use offing::{Batch, Mat, Rng};
 use serde::Serialize;
 
@@ -171,6 +172,15 @@ impl Recorder {
             write_json(path, &value)?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// An estimator's id, with its settings where they are not the defaults.
+pub(crate) fn estimator_label(config: &UncertaintyConfig) -> String {
+    let plain = UncertaintyConfig::from_id(config.id()).is_ok_and(|d| d == *config);
+    match serde_json::to_string(config) {
+        Ok(text) if !plain => text,
+        _ => config.id().into(),
     }
 }
 

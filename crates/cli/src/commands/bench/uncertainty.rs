@@ -10,7 +10,7 @@ use offing::uncertainty::{Source, UncertaintyConfig};
 use offing::{Mat, Rng};
 
 use super::super::data::load;
-use super::{Common, Recorder, seconds};
+use super::{Common, Recorder, estimator_label, seconds};
 use crate::context::Context;
 
 #[derive(clap::Args)]
@@ -53,7 +53,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
             built.push(config.build(&source)?);
             Ok(())
         })?;
-        recorder.add(&format!("{} build", label(config)), "s", wall);
+        recorder.add(&format!("{} build", estimator_label(config)), "s", wall);
     }
     let label_rows = format!("{} rows", args.rows);
     for _ in 0..args.common.samples {
@@ -64,7 +64,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         recorder.add(&format!("step by one member, {label_rows}"), "s", wall);
         for (config, estimator) in configs.iter().zip(&built) {
             let wall = seconds(|| Ok(estimator.score(&step)?))?;
-            recorder.add(&format!("{}, {label_rows}", label(config)), "s", wall);
+            recorder.add(&format!("{}, {label_rows}", estimator_label(config)), "s", wall);
         }
     }
     recorder.finish(&args.common)
@@ -76,13 +76,4 @@ fn parse(text: &str) -> Result<UncertaintyConfig> {
         return serde_json::from_str(text).with_context(|| format!("--estimators {text}"));
     }
     Ok(UncertaintyConfig::from_id(text)?)
-}
-
-/// The id, with the settings where they are not the defaults.
-fn label(config: &UncertaintyConfig) -> String {
-    let plain = UncertaintyConfig::from_id(config.id()).is_ok_and(|d| d == *config);
-    match serde_json::to_string(config) {
-        Ok(text) if !plain => text,
-        _ => config.id().into(),
-    }
 }

@@ -7,7 +7,7 @@ mod summary;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use offing::calibration::StudyConfig;
 use offing::uncertainty::UncertaintyConfig;
 use offing_mujoco::Physics;
@@ -26,8 +26,8 @@ const QUICK: &str = include_str!("../../../../../presets/calibrate.quick.toml");
 pub(crate) struct Args {
     /// A path, a D4RL or Minari id, or the name of a made set.
     dataset: String,
-    /// Estimators to compare, by id [default: all].
-    #[arg(long, value_delimiter = ',', value_name = "ID")]
+    /// Estimators to compare, by id or as JSON settings such as {"kind":"sumo","k":5} [default: all].
+    #[arg(long, value_delimiter = ' ', num_args = 1.., value_name = "ID")]
     estimators: Vec<String>,
     /// How many seeds to study.
     #[arg(long, default_value_t = 5)]
@@ -79,10 +79,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let (config, rows) = settings(args.profile.as_deref(), &args.set)?;
     let estimators: Vec<(String, UncertaintyConfig)> = match args.estimators.is_empty() {
         true => UncertaintyConfig::all().into_iter().map(|c| (c.id().to_string(), c)).collect(),
-        false => {
-            let named = |id: &String| Ok((id.clone(), UncertaintyConfig::from_id(id)?));
-            args.estimators.iter().map(named).collect::<Result<_>>()?
-        }
+        false => args.estimators.iter().map(|text| named(text)).collect::<Result<_>>()?,
     };
     let mut summary = Summary::new(&args.dataset);
     for seed in 0..args.seeds.max(1) {
@@ -116,4 +113,13 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         out!("{}", path.display());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// An estimator by id, or by its settings as JSON.
+fn named(text: &str) -> Result<(String, UncertaintyConfig)> {
+    let config = match text.starts_with('{') {
+        true => serde_json::from_str(text).with_context(|| format!("--estimators {text}"))?,
+        false => UncertaintyConfig::from_id(text)?,
+    };
+    Ok((super::bench::estimator_label(&config), config))
 }
