@@ -331,13 +331,13 @@ impl Sac {
 
     /// The critics' squared error, summed in the order of the rows whatever parts they were cut into.
     fn critic_error(&self, rows: usize) -> f64 {
-        let mut totals = vec![0.0; self.critics.nets()];
-        for part in &self.parts {
-            for (total, q) in totals.iter_mut().zip(part.q.chunks_exact(part.rows.len())) {
-                q.iter().zip(&part.y).for_each(|(&q, &y)| *total += f64::from(q - y).powi(2));
-            }
-        }
-        totals.iter().sum::<f64>() / (rows * self.critics.nets()) as f64
+        let of_critic = |j: usize| {
+            self.parts.iter().fold(0.0, |total, part| {
+                let q = &part.q[j * part.rows.len()..];
+                q.iter().zip(&part.y).fold(total, |total, (&q, &y)| total + f64::from(q - y).powi(2))
+            })
+        };
+        (0..self.critics.nets()).map(of_critic).sum::<f64>() / (rows * self.critics.nets()) as f64
     }
 
     /// Makes room for batches of `rows` rows, one part per thread; nothing when the size has not changed.
