@@ -1,6 +1,6 @@
 //! `offing data collect`: trains a behaviour policy online and keeps the snapshots datasets are made with.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -9,7 +9,7 @@ use offing::collect::{Chosen, CollectConfig, Progress, collect, publish};
 use offing::data::scores::reference;
 use offing::env::Pool;
 use offing::nn::Team;
-use offing::run::{Flow, RunDir};
+use offing::run::{CONFIG, Flow, RunDir};
 use offing_mujoco::{Physics, make};
 use serde::{Deserialize, Serialize};
 
@@ -56,7 +56,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let reference = reference(&args.task).filter(|_| args.physics != Physics::GymnasiumV5);
     let written =
         Written { task: args.task.clone(), physics: args.physics.to_string(), collect: cfg.clone() };
-    let mut run = RunDir::open_or_create(&dir, &toml::to_string(&written)?)?;
+    let mut run = open(&dir, &written)?;
     signals::listen();
     let bar = term::training_bar(cfg.steps, context.quiet);
     let team = Team::new(rayon::current_num_threads());
@@ -92,6 +92,24 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Takes hold of the run directory. A run that is there already may be made longer, and nothing else.
+fn open(dir: &Path, written: &Written) -> Result<RunDir> {
+    let text = toml::to_string(written)?;
+    let before = std::fs::read_to_string(dir.join(CONFIG)).ok();
+    let before: Option<Written> = before.and_then(|t| toml::from_str(&t).ok());
+    if let Some(mut before) = before
+        && before.collect.steps < written.collect.steps
+    {
+        let mut run = RunDir::open(dir)?;
+        before.collect.steps = written.collect.steps;
+        if toml::to_string(&before)? == text {
+            run.reconfigure(&text)?;
+            return Ok(run);
+        }
+    }
+    Ok(RunDir::open_or_create(dir, &text)?)
+}
+
 fn show(bar: &ProgressBar, progress: &Progress) {
     bar.set_position(progress.step);
     let score = match (progress.last_return, progress.last_score) {
@@ -105,7 +123,7 @@ fn show(bar: &ProgressBar, progress: &Progress) {
 }
 
 /// Puts the chosen policies into the set's index, in the place of older ones of the same body.
-fn add_to_index(dir: &std::path::Path, body: &str, chosen: &[Chosen]) -> Result<()> {
+fn add_to_index(dir: &Path, body: &str, chosen: &[Chosen]) -> Result<()> {
     let path = dir.join("index.json");
     let mut index: Vec<serde_json::Value> = match std::fs::read(&path) {
         Ok(bytes) => serde_json::from_slice(&bytes)?,

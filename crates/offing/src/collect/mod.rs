@@ -31,7 +31,7 @@ use crate::sac::{Losses, Mean, Sac, SacConfig};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CollectConfig {
-    /// Environment steps, and updates.
+    /// Environment steps, and updates. Nothing before the last step depends on it: a run can be made longer.
     pub steps: u64,
     /// Seed of everything random.
     pub seed: u64,
@@ -132,9 +132,15 @@ impl<'a> Training<'a> {
     fn new(cfg: &'a CollectConfig, obs_dim: usize, act_dim: usize, team: &Team) -> Result<Self> {
         let agent =
             Sac::new(&cfg.sac, obs_dim, act_dim, team, &mut Rng::stream(cfg.seed, "collect/init", 0))?;
-        let capacity = cfg.capacity.min(cfg.steps.max(1) as usize);
         let progress = Progress { step: 0, losses: Losses::default(), last_return: None, last_score: None };
-        Ok(Self { cfg, agent, ring: Replay::new(capacity, obs_dim, act_dim), step: 0, episode: 0, progress })
+        Ok(Self {
+            cfg,
+            agent,
+            ring: Replay::new(cfg.capacity, obs_dim, act_dim),
+            step: 0,
+            episode: 0,
+            progress,
+        })
     }
 
     fn run(

@@ -57,6 +57,17 @@ fn a_stopped_and_resumed_training_equals_an_uninterrupted_one_on_any_number_of_t
 }
 
 #[test]
+fn a_run_made_longer_equals_one_that_was_long_from_the_start() {
+    let (long, longer) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    train(&config(500), long.path(), &Team::new(1), u64::MAX);
+    // Stopped between episodes, as a run is by hand, and then asked for more.
+    assert!(!train(&config(300), longer.path(), &Team::new(1), 100));
+    assert!(train(&config(500), longer.path(), &Team::new(1), u64::MAX));
+    let policy = |dir: &std::path::Path| std::fs::read(dir.join("snapshots/000000400.safetensors")).unwrap();
+    assert!(policy(long.path()) == policy(longer.path()));
+}
+
+#[test]
 fn soft_actor_critic_learns_to_reach_the_middle() {
     let dir = tempfile::tempdir().unwrap();
     let cfg = CollectConfig { episodes: 10, evaluate_every: 1500, ..config(3000) };

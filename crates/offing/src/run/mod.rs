@@ -127,6 +127,14 @@ impl RunDir {
         &self.config
     }
 
+    /// Puts another configuration in the place of the old one, for changes that what was done so far does not depend on,
+    /// such as more steps.
+    pub fn reconfigure(&mut self, config: &str) -> Result<()> {
+        write_atomic(&self.path.join(CONFIG), |f| f.write_all(config.as_bytes()))?;
+        self.config = config.to_string();
+        Ok(())
+    }
+
     /// Appends one line to the metrics. `values` is an object with a `step`.
     pub fn record(&mut self, values: serde_json::Value) -> Result<()> {
         self.metrics.append(&values)
