@@ -1,0 +1,200 @@
+//! Training as a user meets it: runs that are killed, stopped, damaged, asked for twice, and still end the same.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// One home for all tests and runs, so that the simulator is fetched once.
+fn home() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("home")
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_offing"));
+    command
+        .args(args)
+        .env("OFFING_HOME", home())
+        .env("D4RL_DATASET_DIR", home().join("d4rl"))
+        .env("MINARI_DATASETS_PATH", home().join("minari"))
+        .env_remove("MUJOCO_LIB");
+    command
+}
+
+fn ended_well(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A small dataset, made once for each test that asks.
+fn data(dir: &Path) -> String {
+    let out = dir.join("hopper-random.hdf5").to_str().unwrap().to_string();
+    ended_well(
+        &command(&["-q", "data", "make", "hopper-random", "--rows", "3000", "--out", &out]).output().unwrap(),
+    );
+    out
+}
+
+/// Arguments of a tiny run: everything is there, nothing takes long.
+fn tiny<'a>(algorithm: &'a str, data: &'a str, dir: &'a str, threads: &'a str) -> Vec<&'a str> {
+    let mut args = vec!["-q", "--threads", threads, "train", algorithm, data, "--dir", dir, "--steps", "400"];
+    for set in [
+        "model.ensemble.hidden=[16,16]",
+        "model.ensemble.decay=[0.0,0.0,0.0]",
+        "model.ensemble.members=3",
+        "model.ensemble.elites=2",
+        "model.ensemble.max_epochs=2",
+        "rollout.every=50",
+        "rollout.starts=100",
+        "sac.hidden=[32,32]",
+        "train.batch=64",
+        "train.evaluate_every=100",
+        "train.checkpoint_every=50",
+        "train.episodes=2",
+    ] {
+        args.extend(["--set", set]);
+    }
+    args
+}
+
+fn outcome(dir: &str) -> Vec<Vec<u8>> {
+    let read = |name| std::fs::read(Path::new(dir).join(name)).unwrap();
+    ["config.toml", "metrics.jsonl", "policy.safetensors", "best.safetensors", "policy.onnx"]
+        .map(read)
+        .to_vec()
+}
+
+fn start(args: &[&str]) -> Child {
+    command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits until the run has written a checkpoint, or is over.
+fn wait_for_checkpoint(dir: &str, child: &mut Child) {
+    let checkpoints = Path::new(dir).join("checkpoints");
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(120) {
+        let any = std::fs::read_dir(&checkpoints).is_ok_and(|mut files| {
+            files.any(|f| f.is_ok_and(|f| f.path().extension().is_some_and(|e| e == "safetensors")))
+        });
+        if any || child.try_wait().unwrap().is_some() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("no checkpoint after two minutes");
+}
+
+#[test]
+fn a_run_killed_again_and_again_ends_as_if_nothing_had_happened() {
+    let temp = tempfile::tempdir().unwrap();
+    let data = data(temp.path());
+    let (whole, killed) = (temp.path().join("whole"), temp.path().join("killed"));
+    let (whole, killed) = (whole.to_str().unwrap(), killed.to_str().unwrap());
+    let text = ended_well(&command(&tiny("mopo+sumo", &data, whole, "2")).output().unwrap());
+    for piece in ["last policy", "best on the way", "dataset's mean return"] {
+        assert!(text.contains(piece), "{text}");
+    }
+    for pause in [0, 40, 90, 170] {
+        let mut child = start(&tiny("mopo+sumo", &data, killed, "1"));
+        wait_for_checkpoint(killed, &mut child);
+        std::thread::sleep(Duration::from_millis(pause));
+        // SIGKILL: the process gets no chance to tidy up.
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+    ended_well(&command(&["-q", "train", "--resume", killed]).output().unwrap());
+    assert!(outcome(whole) == outcome(killed), "byte for byte");
+    assert!(Path::new(killed).join("report.html").exists());
+}
+
+#[test]
+fn a_damaged_checkpoint_is_passed_over_and_the_result_is_the_same() {
+    let temp = tempfile::tempdir().unwrap();
+    let data = data(temp.path());
+    let (whole, hurt) = (temp.path().join("whole"), temp.path().join("hurt"));
+    let (whole, hurt) = (whole.to_str().unwrap(), hurt.to_str().unwrap());
+    for dir in [whole, hurt] {
+        ended_well(&command(&tiny("amorel+sumo", &data, dir, "2")).output().unwrap());
+    }
+    let newest = Path::new(hurt).join("checkpoints/000000000400.safetensors");
+    let mut bytes = std::fs::read(&newest).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&newest, bytes).unwrap();
+    let again = command(&["train", "--resume", hurt]).output().unwrap();
+    ended_well(&again);
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(said.contains("refused") && said.contains("going on after step 350"), "{said}");
+    assert!(outcome(whole) == outcome(hurt));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_saves_and_a_second_process_is_refused() {
+    let temp = tempfile::tempdir().unwrap();
+    let data = data(temp.path());
+    let dir = temp.path().join("run");
+    let dir = dir.to_str().unwrap();
+    let mut args = tiny("mopo+sumo", &data, dir, "1");
+    let at = args.iter().position(|a| *a == "--steps").unwrap();
+    args[at + 1] = "1000000";
+    let mut child = start(&args);
+    wait_for_checkpoint(dir, &mut child);
+    let second = command(&["-q", "train", "--resume", dir]).output().unwrap();
+    let error = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(second.status.code() == Some(2) && error.contains("another process"), "{error}");
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130), "stopped on request");
+    let metrics = std::fs::read_to_string(Path::new(dir).join("metrics.jsonl")).unwrap();
+    assert!(metrics.is_empty() || metrics.ends_with('\n'), "whole lines only");
+}
+
+#[test]
+fn nonsense_is_one_clear_line() {
+    let temp = tempfile::tempdir().unwrap();
+    let data = data(temp.path());
+    let dir = temp.path().join("run");
+    let dir = dir.to_str().unwrap();
+    for (args, pieces) in [
+        (vec!["train", "mopoo", &data], vec!["unknown algorithm `mopoo`", "`mopo`"]),
+        (vec!["train", "mopo+sumoo", &data], vec!["unknown estimator `sumoo`", "`sumo`"]),
+        (vec!["train", "mopo", "hopper-midium"], vec!["hopper-midium"]),
+        (vec!["train", "mopo", &data, "--set", "rollout.lenght=3"], vec!["rollout.lenght", "`length`"]),
+        (vec!["train", "mopo", &data, "--preset", "kitt"], vec!["unknown preset `kitt`", "kit"]),
+        (vec!["train", "mopo", &data, "--set", "rollout.real_ratio=2"], vec!["real_ratio", "from 0 to 1"]),
+        (vec!["train", "--resume", dir], vec!["wanted a run directory"]),
+    ] {
+        let output = command(&args).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        let lines: Vec<&str> = error.lines().filter(|l| !l.starts_with('·')).collect();
+        assert!(lines.len() == 1 && pieces.iter().all(|p| error.contains(p)), "{args:?}: {error}");
+    }
+    ended_well(&command(&tiny("bc", &data, dir, "2")[..10]).output().unwrap());
+    let mut other = tiny("bc", &data, dir, "2")[..10].to_vec();
+    other[9] = "300";
+    let output = command(&other).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("`steps = 400` there, `steps = 300` asked for"), "{error}");
+}
+
+#[test]
+fn a_study_compares_estimators_and_is_found_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let data = data(temp.path());
+    let (dir, page) = (temp.path().join("studies"), temp.path().join("page.html"));
+    let (dir, page) = (dir.to_str().unwrap(), page.to_str().unwrap());
+    let mut args = vec!["-q", "calibrate", &data, "--seeds", "1", "--dir", dir, "--report", page];
+    args.extend(["--estimators", "sumo", "pairwise", "{\"kind\":\"sumo\",\"k\":5}"]);
+    let run = tiny("mopo", &data, dir, "2");
+    args.extend(run.iter().skip_while(|a| **a != "--set"));
+    args.extend(["--set", "train.steps=100", "--set", "starts=10", "--set", "length=10"]);
+    let first = ended_well(&command(&args).output().unwrap());
+    for piece in ["sumo", "pairwise", "\"k\":5", "AUROC", "before the end", "step"] {
+        assert!(first.contains(piece), "`{piece}` missing in:\n{first}");
+    }
+    let again = ended_well(&command(&args).output().unwrap());
+    assert_eq!(first, again, "found, not studied again");
+    assert!(std::fs::read_to_string(page).unwrap().contains("<svg"));
+}
