@@ -1,7 +1,9 @@
-//! Layered configuration: defaults, a preset, the preset's part for a dataset, the user's file, `--set` on top.
+//! Layered configuration: defaults, a preset, the preset's part for a dataset, the user's file, `--set` on
+//! top.
 //!
-//! Layers are merged as TOML tables and read into the typed struct once, at the end. A table that changes its `kind`
-//! replaces the one below it whole, because the keys of another kind mean nothing to it; any other table is merged.
+//! Layers are merged as TOML tables and read into the typed struct once, at the end. A table that changes its
+//! `kind` replaces the one below it whole, because the keys of another kind mean nothing to it; any other
+//! table is merged.
 
 use std::path::Path;
 
@@ -28,8 +30,8 @@ impl Layers {
         Ok(Self { table })
     }
 
-    /// Puts a preset on top, and above it what its `[on."dataset"]` says about this dataset. `source` is named in
-    /// errors.
+    /// Puts a preset on top, and above it what its `[on."dataset"]` says about this dataset. `source` is
+    /// named in errors.
     pub(crate) fn preset(&mut self, text: &str, source: &str, dataset: Option<&str>) -> Result<()> {
         let mut table = parse(text, source)?;
         let on = match table.remove("on") {
@@ -58,8 +60,8 @@ impl Layers {
         self.preset(&text, &path.display().to_string(), dataset)
     }
 
-    /// Puts `a.b=value` on top. The value is TOML; what is no TOML value is taken as a plain word, so that strings
-    /// need no quotes.
+    /// Puts `a.b=value` on top. The value is TOML; what is no TOML value is taken as a plain word, so that
+    /// strings need no quotes.
     pub(crate) fn set(&mut self, assignment: &str) -> Result<()> {
         let wrong = |found: &str| {
             anyhow!("--set {assignment}: wanted key=value, such as model.lr=0.001, found {found}")

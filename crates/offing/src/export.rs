@@ -1,10 +1,10 @@
 //! Policies for other runtimes: ONNX.
 //!
-//! The graph takes `obs` (batch × obs_dim) and gives `action` = tanh(μ), and `mean` (μ) and `log_std` (clamped log σ)
-//! for those who want to sample: a = tanh(mean + exp(log_std)·ε).
+//! The graph takes `obs` (batch × obs_dim) and gives `action` = tanh(μ), and `mean` (μ) and `log_std`
+//! (clamped log σ) for those who want to sample: a = tanh(mean + exp(log_std)·ε).
 //!
-//! The protobuf is written by hand. The crates that carry ONNX's messages bring a protobuf runtime or build step for
-//! the seven message types used here, each a few length-prefixed fields.
+//! The protobuf is written by hand. The crates that carry ONNX's messages bring a protobuf runtime or build
+//! step for the few message types used here, each a handful of length-prefixed fields.
 //!
 //! ```
 //! use offing::{Rng, export::onnx, sac::Actor};
@@ -17,8 +17,8 @@ use crate::error::Result;
 use crate::nn::Tensors;
 use crate::sac::Actor;
 
-/// Operator set and file version: Gemm, Relu, Clip and Tanh have not changed since, and every runtime of the last years
-/// (ONNX Runtime 1.6 and later) reads it.
+/// Operator set and file version: on floats, Gemm, Relu, Clip and Tanh are the same since; runtimes of the
+/// last years (ONNX Runtime 1.6 and later) read it.
 const OPSET: u64 = 13;
 const IR_VERSION: u64 = 7;
 /// TensorProto.FLOAT.

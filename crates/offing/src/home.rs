@@ -3,7 +3,7 @@
 //! Every artefact is written to a temporary neighbour and renamed, so a reader sees all of it or none, and made under
 //! a lock, so two processes that need the same artefact make it once.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -53,6 +53,12 @@ impl Home {
 
     /// Waits for the lock of one artefact and holds it.
     pub fn lock(&self, kind: &str, name: &str) -> Result<Lock> {
+        self.lock_telling(kind, name, || Ok(()))
+    }
+
+    /// Like [`Home::lock`], but calls `waiting` first when another process holds the lock: making an artefact
+    /// may take an hour, and a silent wait looks like a hang. An error it returns ends the wait.
+    pub fn lock_telling(&self, kind: &str, name: &str, waiting: impl FnOnce() -> Result<()>) -> Result<Lock> {
         let path = self.dir(kind)?.join(format!(".{name}.lock"));
         let file = File::options()
             .create(true)
@@ -60,6 +66,11 @@ impl Home {
             .truncate(false)
             .open(&path)
             .map_err(|e| Error::io(&path, "create the lock file", e))?;
+        match file.try_lock() {
+            Ok(()) => return Ok(Lock { _file: file }),
+            Err(TryLockError::WouldBlock) => waiting()?,
+            Err(TryLockError::Error(e)) => return Err(Error::io(&path, "take the lock", e)),
+        }
         file.lock().map_err(|e| Error::io(&path, "take the lock", e))?;
         Ok(Lock { _file: file })
     }
@@ -124,5 +135,7 @@ mod tests {
         let _again = home.lock("datasets", "x").unwrap();
         let other = File::options().write(true).open(dir.path().join("datasets/.x.lock")).unwrap();
         assert!(other.try_lock().is_err(), "a second holder must wait");
+        let told = home.lock_telling("datasets", "x", || Err(Error::Invalid("told".into())));
+        assert_eq!(told.unwrap_err().to_string(), "told", "who has to wait is told so");
     }
 }

@@ -1,7 +1,8 @@
 //! Trained ensembles kept by content: the same rows, configuration and seed are fitted once on a machine.
 //!
-//! `models/<hash>/` holds `model.safetensors` and, written last, `report.json` with its checksum. While a fit runs,
-//! `trainer.safetensors` is its latest checkpoint, so a killed fit goes on where it stopped, bit for bit.
+//! `models/<hash>/` holds `model.safetensors` and, written last, `report.json` with its checksum. While a fit
+//! runs, `trainer.safetensors` is its latest checkpoint, so a killed fit goes on where it stopped, bit for
+//! bit.
 
 use std::fs;
 use std::io::Write;
@@ -21,7 +22,8 @@ use crate::error::{Error, Result};
 use crate::home::{Home, write_atomic};
 use crate::nn::{Team, Tensors};
 
-/// Counts changes of the training code or of the files that make older models no longer what a fit would give.
+/// Counts changes of the training code or of the files that make older models no longer what a fit would
+/// give.
 const VERSION: u32 = 1;
 
 /// Gradient steps between checkpoints: half a minute at the paper's size, next to nothing lost or spent.
@@ -80,8 +82,8 @@ struct Report {
     fit: FitReport,
 }
 
-/// The ensemble for `fit`: found in `home`, or trained there under a lock. `progress` is told of every step; an error
-/// it returns stops training, and the next call goes on from the last checkpoint.
+/// The ensemble for `fit`: found in `home`, or trained there under a lock. `progress` is told of every step;
+/// an error it returns stops training, and the next call goes on from the last checkpoint.
 pub fn cached(
     home: &Home,
     fit: Fit<'_>,
@@ -103,7 +105,9 @@ fn cached_every(
     check_rows(fit.rows)?;
     let termination = fit.termination.build(fit.rows, fit.seed)?;
     let key = key(&fit)?;
-    let _lock = home.lock("models", &key)?;
+    let _lock = home.lock_telling("models", &key, || {
+        progress(FitEvent::Note("another process is fitting this model; waiting for it".into()))
+    })?;
     let dir = home.dir("models")?.join(&key);
     let mut found = None;
     match find(&dir, team) {

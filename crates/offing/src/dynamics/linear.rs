@@ -17,8 +17,8 @@ pub struct Linear {
     scale: Vec<(f64, f64)>,
 }
 
-/// Hold-out errors on standardised targets: mean over rows and columns of ((prediction − target) / std of the target)².
-/// A model that always answers the mean has about 1.
+/// Hold-out errors on standardised targets: mean over rows and columns of ((prediction − target) / std of the
+/// target)². A model that always answers the mean has about 1.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Comparison {
     /// Rows held out.
@@ -36,8 +36,8 @@ pub struct Comparison {
 }
 
 impl Linear {
-    /// Solves the normal equations in f64, without regularisation. Inputs that are constant or follow exactly from
-    /// others get weight 0.
+    /// Solves the normal equations in f64, without regularisation. Inputs that are constant or follow exactly
+    /// from others get weight 0.
     pub fn fit(rows: &Batch, chosen: &[u32]) -> Self {
         let (inputs, outputs) = (rows.obs_dim() + rows.act_dim(), rows.obs_dim() + 1);
         let scale = scales(inputs, chosen, |row, to| input(rows, row, to));
@@ -145,7 +145,8 @@ fn standardise(scale: &[(f64, f64)], x: &mut [f64]) {
     x[scale.len()] = 1.0;
 }
 
-/// Solves G W = B in place by Cholesky (G's lower half is given); unknowns whose pivot is below `least` become 0.
+/// Solves G W = B in place by Cholesky (G's lower half is given); unknowns whose pivot is below `least`
+/// become 0.
 fn solve(gram: &mut [f64], size: usize, weights: &mut Array2<f64>, least: f64) {
     for j in 0..size {
         let pivot = gram[j * size + j] - (0..j).map(|k| gram[j * size + k].powi(2)).sum::<f64>();

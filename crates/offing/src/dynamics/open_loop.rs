@@ -1,4 +1,5 @@
-//! How far a model drifts from the simulator when both follow the data's own actions from the data's own states.
+//! How far a model drifts from the simulator when both follow the data's own actions from the data's own
+//! states.
 
 use ndarray::{Array3, Axis, s};
 use serde::Serialize;
@@ -23,8 +24,8 @@ pub struct OpenLoopConfig {
     pub seed: u64,
 }
 
-/// Errors by step. An error is the root mean square over observation columns, each divided by its standard deviation over
-/// the dataset.
+/// Errors by step. An error is the root mean square over observation columns, each divided by its standard
+/// deviation over the dataset.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OpenLoop {
     /// Windows measured.

@@ -34,8 +34,8 @@ pub struct Oracle<'a> {
 /// What became of a batch of (s, a).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
-    /// (s, a, r, s', done) by the simulator. Rows of `lost.unstable` and `lost.unreadable` have NaN for s' and r, and
-    /// `done`.
+    /// (s, a, r, s', done) by the simulator. Rows of `lost.unstable` and `lost.unreadable` have NaN for s'
+    /// and r, and `done`.
     pub batch: Batch,
     /// Rows that do not say what happens after exactly (s, a).
     pub lost: Lost,
@@ -157,7 +157,8 @@ impl<'a> Oracle<'a> {
         Ok(shown)
     }
 
-    /// The states that follow each start under its row of `acts`, (row, step, act_dim). Terminals do not stop it.
+    /// The states that follow each start under its row of `acts`, (row, step, act_dim). Terminals do not stop
+    /// it.
     pub fn follow(&self, obs: &Mat, acts: &Array3<f32>) -> Result<Followed> {
         self.simulate(obs, acts, |_, _| ())
     }
@@ -204,7 +205,8 @@ impl<'a> Oracle<'a> {
         Ok(Followed { obs, lost })
     }
 
-    /// For the infallible interface: a batch the simulators could not be built for is a batch of unreadable rows.
+    /// For the infallible interface: a batch the simulators could not be built for is a batch of unreadable
+    /// rows.
     fn replay_or_nan(&self, obs: &Mat, act: &Mat) -> Replay {
         self.replay(obs, act).unwrap_or_else(|_| {
             let rows = obs.nrows();

@@ -1,4 +1,5 @@
-//! `offing dynamics`: how good is the learnt model of the world, next to a straight line and to the simulator.
+//! `offing dynamics`: how good is the learnt model of the world, next to a straight line and to the
+//! simulator.
 
 mod report;
 mod table;
