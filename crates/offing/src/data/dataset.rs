@@ -215,7 +215,7 @@ mod tests {
                 assert!(e.len() == 1 || next == obs, "rows of an episode follow each other");
             }
         }
-        let one = Dataset { episodes: vec![0..1000], ..all };
+        let one = Dataset { episodes: std::iter::once(0..1000).collect(), ..all };
         assert!(one.split(0.5, 0).unwrap_err().to_string().contains("at least two episodes"));
     }
 

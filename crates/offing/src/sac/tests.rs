@@ -149,7 +149,8 @@ fn bad_batches_are_named_and_nothing_turns_into_nan_silently() {
     uneven.done = Array1::from_elem(9, false);
     let wrong = agent.update(&uneven, &mut rng).unwrap_err().to_string();
     assert!(wrong.contains("[10, 10, 10, 9]"), "{wrong}");
-    let poison: [(fn(&mut Batch), &str); 5] = [
+    type Poison = (fn(&mut Batch), &'static str);
+    let poison: [Poison; 5] = [
         (|b| b.rew[3] = f32::NAN, "NaN in `rew` at row 3, column 0, before SAC update 2"),
         (|b| b.obs[[1, 2]] = f32::NAN, "NaN in `obs` at row 1, column 2"),
         (|b| b.next_obs[[9, 0]] = f32::INFINITY, "inf in `next_obs` at row 9, column 0"),

@@ -250,7 +250,7 @@ mod tests {
         let (mut obs, mut act, mut next) = (Mat::zeros((n, 4)), Mat::zeros((n, 1)), Mat::zeros((n, 4)));
         let place = |angle: f64| [angle.cos(), angle.sin(), (2.0 * angle).cos(), 0.5 * angle.sin()];
         for i in 0..n {
-            let (angle, turn) = (rng.range(0.0, 6.28), rng.range(-0.3, 0.3));
+            let (angle, turn) = (rng.range(0.0, std::f64::consts::TAU), rng.range(-0.3, 0.3));
             act[[i, 0]] = turn as f32;
             for j in 0..4 {
                 obs[[i, j]] = (place(angle)[j] + 0.02 * rng.normal()) as f32;
