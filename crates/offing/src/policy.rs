@@ -34,12 +34,15 @@ impl Policy for Uniform {
 
 /// A ReLU network with a tanh-squashed Gaussian on top: a = tanh(μ(s) + σ(s)·ε).
 ///
-/// Stored as safetensors with `hidden.<i>.weight` (out × in), `hidden.<i>.bias`, `mean.*` and `log_std.*`.
+/// Stored as safetensors with `hidden.<i>.weight` (out × in), `hidden.<i>.bias`, `mean.*` and `log_std.*`, and maybe
+/// `log_std_range`, the clamp of log σ.
 #[derive(Clone, Debug)]
 pub struct TanhGaussian {
     hidden: Vec<Layer>,
     mean: Layer,
     log_std: Layer,
+    /// Clamp of log σ.
+    range: [f32; 2],
 }
 
 /// The mean action of a [`TanhGaussian`], without noise: how a trained policy is scored.
@@ -72,8 +75,8 @@ impl Layer {
 }
 
 impl TanhGaussian {
-    /// Clamp of log σ, as in the SAC code these policies were trained with.
-    const LOG_STD: std::ops::RangeInclusive<f32> = -20.0..=2.0;
+    /// Clamp of log σ where a file has none: that of the first SAC code.
+    const RANGE: [f32; 2] = [-20.0, 2.0];
 
     /// Reads a policy file.
     pub fn load(path: &Path) -> Result<Self> {
@@ -101,6 +104,20 @@ impl TanhGaussian {
             hidden: hidden.into_values().collect(),
             mean: layer(&file, "mean", path)?,
             log_std: layer(&file, "log_std", path)?,
+            range: match file.names().iter().any(|name| *name == "log_std_range") {
+                false => Self::RANGE,
+                true => match tensor(&file, "log_std_range", 1, path)?.0[..] {
+                    [low, high] if low <= high => [low, high],
+                    ref other => {
+                        return Err(bad(
+                            path,
+                            "log_std_range",
+                            "a lower and an upper bound",
+                            &format!("{other:?}"),
+                        ));
+                    }
+                },
+            },
         };
         policy.check_widths(path)?;
         Ok(policy)
@@ -153,7 +170,7 @@ impl Policy for TanhGaussian {
         self.mean.apply(&features, &mut mean);
         self.log_std.apply(&features, &mut log_std);
         for ((a, mean), log_std) in act.iter_mut().zip(&mean).zip(&log_std) {
-            let std = log_std.clamp(*Self::LOG_STD.start(), *Self::LOG_STD.end()).exp();
+            let std = log_std.clamp(self.range[0], self.range[1]).exp();
             *a = (mean + std * rng.normal() as f32).tanh();
         }
     }
@@ -239,6 +256,16 @@ mod tests {
     }
 
     #[test]
+    fn a_file_may_say_how_its_noise_is_clamped() {
+        let bytes = tiny(|t| t.push(("log_std_range".into(), vec![2], vec![0.0, 2.0])));
+        let policy = TanhGaussian::from_bytes(&bytes, Path::new("p")).unwrap();
+        let mut act = [0.0];
+        policy.act(&[1.0, 0.5], &mut Rng::stream(0, "t", 0), &mut act);
+        let noise = Rng::stream(0, "t", 0).normal() as f32;
+        assert_eq!(act[0], (1.125 + noise).tanh(), "log σ = −30 is raised to 0");
+    }
+
+    #[test]
     fn damaged_files_are_one_clear_line() {
         let check = |bytes: &[u8], wanted: &str| {
             let error = TanhGaussian::from_bytes(bytes, Path::new("p.safetensors")).unwrap_err().to_string();
@@ -255,5 +282,9 @@ mod tests {
         check(&tiny(|t| t[2].2[1] = f32::NAN), "found NaN at entry 1");
         check(&tiny(|t| t[2] = ("mean.weight".into(), vec![1, 2], vec![0.0; 2])), "wanted shape 1 × 3");
         check(&tiny(|t| t[1].1 = vec![1, 3]), "rank 1");
+        check(
+            &tiny(|t| t.push(("log_std_range".into(), vec![2], vec![2.0, -5.0]))),
+            "a lower and an upper bound",
+        );
     }
 }

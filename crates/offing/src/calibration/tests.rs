@@ -1,3 +1,5 @@
+//! A small study from end to end, with a simulator and without.
+
 use super::*;
 use crate::algo::Event;
 use crate::data::make::{Block, Follow, make};

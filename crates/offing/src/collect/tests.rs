@@ -1,3 +1,5 @@
+//! Online training: resumes bit for bit, can be made longer, learns.
+
 use super::*;
 use crate::env::point_mass::PointMass;
 

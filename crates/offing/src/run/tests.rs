@@ -1,3 +1,5 @@
+//! Run directories under rough treatment.
+
 use std::fs;
 
 use serde_json::json;
