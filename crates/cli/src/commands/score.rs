@@ -43,10 +43,10 @@ pub(crate) struct Args {
     #[arg(long)]
     standardise: bool,
     /// Alarm beyond α times the largest score the dataset's own rows get (Eq. 7).
-    #[arg(long, value_name = "ALPHA", conflicts_with = "threshold")]
+    #[arg(long, value_name = "ALPHA", allow_negative_numbers = true, conflicts_with = "threshold")]
     alpha: Option<f32>,
     /// Alarm beyond this u.
-    #[arg(long, value_name = "U")]
+    #[arg(long, value_name = "U", allow_negative_numbers = true)]
     threshold: Option<f32>,
     /// Dataset rows to name behind each score.
     #[arg(long, default_value_t = 1)]
