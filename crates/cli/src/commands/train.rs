@@ -7,13 +7,15 @@ use anyhow::{Result, anyhow, bail};
 use offing::algo::TrainConfig;
 use offing::algo::bc;
 use offing::algo::recipe;
+use offing::data::catalogue::{Found, Recipe};
 use offing::data::{Dataset, ReadOptions};
 use offing::run::{CONFIG, Clock, RunDir};
 use offing_mujoco::Physics;
+use offing_mujoco::made::MakeOptions;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use super::data::{load, write_json};
+use super::data::{DEFAULT_ROWS, load, make_shown, write_json};
 use crate::algorithms::{Algorithm, Plan};
 use crate::context::Context;
 use crate::term;
@@ -187,13 +189,28 @@ fn reopen(context: &Context, dir: &Path) -> Result<(Written, Plan, PathBuf, Data
     Ok((written, plan, dir.to_path_buf(), dataset))
 }
 
+/// The dataset of that name, with about `rows` rows. A made name that is not there yet, or is there several times, is
+/// made (or found) with so many rows by the built-in policies; anything else is thinned to whole episodes.
 pub(crate) fn find_data(
     context: &Context,
     name: &str,
     rows: Option<usize>,
     cfg: &TrainConfig,
 ) -> Result<Dataset> {
-    let (mut dataset, _) = load(context, name, ReadOptions::default())?;
+    let recipe = match (context.catalogue.find(name), rows) {
+        (Ok(Found::ToMake(recipe)), _) => Some(recipe),
+        (Err(_), Some(_)) => Recipe::parse(name).ok(),
+        _ => None,
+    };
+    let path = match recipe {
+        Some(recipe) => {
+            let rows = rows.unwrap_or(DEFAULT_ROWS);
+            let made = make_shown(context, &recipe, &MakeOptions { rows, ..MakeOptions::default() })?;
+            made.to_string_lossy().into_owned()
+        }
+        None => name.to_string(),
+    };
+    let (mut dataset, _) = load(context, &path, ReadOptions::default())?;
     if let Some(rows) = rows
         && rows < dataset.rows.len()
     {
@@ -202,6 +219,11 @@ pub(crate) fn find_data(
     if cfg.reward_shift != 0.0 {
         dataset.rows.rew += cfg.reward_shift;
     }
+    context.say(&format!(
+        "learning from {} transitions of {}",
+        term::count(dataset.rows.len()),
+        dataset.name
+    ));
     Ok(dataset)
 }
 
