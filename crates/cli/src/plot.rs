@@ -181,7 +181,10 @@ fn step(span: f64) -> f64 {
 fn tick_label(value: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),
-        a if !(1e-3..1e5).contains(&a) => format!("{value:.0e}"),
+        // Steps of a training: 150000 reads as 150k.
+        a if (1e4..1e6).contains(&a) && a % 100.0 == 0.0 => format!("{}k", value / 1e3),
+        a if (1e6..1e9).contains(&a) && a % 1e4 == 0.0 => format!("{}M", value / 1e6),
+        a if !(1e-3..1e5).contains(&a) => format!("{value:e}"),
         _ => {
             let text = format!("{value:.4}");
             text.trim_end_matches('0').trim_end_matches('.').to_string()
@@ -371,6 +374,12 @@ mod tests {
 
     fn plot(y: Axis, series: Vec<Series>) -> Plot {
         Plot { title: "a < b".into(), x: Axis::linear("step"), y, series }
+    }
+
+    #[test]
+    fn tick_labels_are_short_and_tell_values_apart() {
+        let labels = [0.0, 50_000.0, 150_000.0, 2_500_000.0, 1e-5, 2e10].map(tick_label);
+        assert_eq!(labels, ["0", "50k", "150k", "2.5M", "1e-5", "2e10"]);
     }
 
     #[test]
