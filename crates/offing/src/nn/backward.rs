@@ -1,8 +1,8 @@
 //! One dense layer, backward to its input.
 
 use super::buffer::{Buf, LANES, Line, read, write};
-use super::layer::{Ahead, Panel, resume};
-use super::matmul::{Kernel, accumulate, dispatch, stretches, tiles};
+use super::layer::{Ahead, Panel};
+use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, tiles};
 use super::matrix::Panels;
 
 /// `dx = (dy·Wᵀ) ∘ slope` for the first `rows` rows and the panels `panels` of dx.
@@ -32,6 +32,7 @@ dispatch!(
     /// Runs a layer backward to its input.
     backward, backward_wide, backward_avx2, (b: Backward<'_>)
 );
+
 #[inline(always)]
 fn backward_wide<K: Kernel>(b: Backward<'_>) {
     let Backward { dy, rows, layer, panels, slope, dx, pack } = b;
@@ -46,32 +47,29 @@ fn backward_wide<K: Kernel>(b: Backward<'_>) {
         assert!(pack.len() >= layer.len() * LANES * LANES && layer.len() == outputs.div_ceil(LANES));
         // As in the forward pass; the next block of Wᵀ lies in sixteen lines of every panel.
         let more = if (p + 1) * LANES < inputs { layer.len() * LANES } else { 0 };
-        let mut ahead = Ahead::new(more, rows, outputs);
-        for steps in stretches(outputs) {
-            for (row, height) in tiles(rows) {
-                ahead.take().for_each(|line| {
-                    let at = ((p + 1) * LANES + line % LANES) * LANES;
-                    K::prefetch_later(layer[line / LANES].w.as_ptr().wrapping_add(at));
-                });
-                let first = (p * dx.capacity() + row) * LANES;
-                for i in 0..height {
-                    K::prefetch(dx.data().as_ptr().wrapping_add(first + i * LANES));
-                    if let Slope::Stored(slope) = slope {
-                        let at = (p * slope.capacity() + row + i) * LANES;
-                        K::prefetch(slope.data().as_ptr().wrapping_add(at));
-                    }
+        let mut ahead = Ahead::new(more, rows);
+        for (row, height) in tiles(rows) {
+            ahead.take().for_each(|line| {
+                let at = ((p + 1) * LANES + line % LANES) * LANES;
+                K::prefetch_later(layer[line / LANES].w.as_ptr().wrapping_add(at));
+            });
+            let first = (p * dx.capacity() + row) * LANES;
+            for i in 0..height {
+                K::prefetch(dx.data().as_ptr().wrapping_add(first + i * LANES));
+                if let Slope::Stored(slope) = slope {
+                    let at = (p * slope.capacity() + row + i) * LANES;
+                    K::prefetch(slope.data().as_ptr().wrapping_add(at));
                 }
-                let mut tile = resume(dx, first, height, steps.start);
-                // SAFETY: row + height ≤ rows ≤ dy's capacity; dy has `outputs` columns and `pack` as many rows.
-                unsafe {
-                    let a = dy.data().as_ptr().add((steps.start / LANES * dy.capacity() + row) * LANES);
-                    let b = pack.as_ptr().add(steps.start * LANES);
-                    accumulate::<K, LANES, 1>(height, a, b, steps.len(), dy.capacity() * LANES, &mut tile);
-                }
-                for (i, &line) in tile[..height].iter().enumerate() {
-                    let line = if steps.end < outputs { line } else { scale(line, slope, p, row + i) };
-                    write(dx.data_mut(), first + i * LANES, line);
-                }
+            }
+            let mut tile: Tile = [[0.0; LANES]; TILE];
+            // SAFETY: row + height ≤ rows ≤ dy's capacity; dy has `outputs` columns and `pack` as many rows.
+            unsafe {
+                let a = dy.data().as_ptr().add(row * LANES);
+                let jump = dy.capacity() * LANES;
+                accumulate::<K, LANES, 1>(height, a, pack.as_ptr(), outputs, jump, &mut tile);
+            }
+            for (i, &line) in tile[..height].iter().enumerate() {
+                write(dx.data_mut(), first + i * LANES, scale(line, slope, p, row + i));
             }
         }
     }

@@ -135,7 +135,7 @@ fn gradient_panel_wide<K: Kernel>(
 /// Σ_rows x[row][k] · dy[row][j] for `width` inputs k from `strip`·16 and the outputs j of a panel. `fetch` is told
 /// which of the inputs are summed next, for the last time.
 ///
-/// Part by part, because x and dy of one part fit the first-level cache, where all tiles but the first find them.
+/// Part by part, so that what is multiplied at a time is 16 KiB for parts of 128 rows. Each sum keeps its order.
 #[inline(always)]
 fn gradient_block<K: Kernel>(
     sources: &dyn Sources,

@@ -5,7 +5,7 @@
 
 use super::buffer::{Buf, LANES, Line, read, write};
 use super::math::{Arithmetic, sigmoid};
-use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, stretches, tiles};
+use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, tiles};
 use super::matrix::Panels;
 
 /// What follows a hidden layer.
@@ -65,6 +65,7 @@ dispatch!(
     /// Runs a layer forward.
     forward, forward_wide, forward_avx2, (f: Forward<'_>)
 );
+
 #[inline(always)]
 fn forward_wide<K: Kernel>(f: Forward<'_>) {
     let Forward { x, rows, layer, which, y, activation, mut slope } = f;
@@ -85,59 +86,43 @@ fn forward_wide<K: Kernel>(f: Forward<'_>) {
         assert!(w.len() >= (inputs + 1) * LANES);
         // Weights come from far: ask for the next panel's while this one's are in use, some lines a tile.
         let next = layer.get(p + 1).map_or(&[][..], |panel| panel.weights(which));
-        let mut ahead = Ahead::new(next.len() / LANES, rows, inputs + 1);
-        for steps in stretches(inputs + 1) {
-            for (row, height) in tiles(rows) {
-                ahead.take().for_each(|line| K::prefetch_later(next.as_ptr().wrapping_add(line * LANES)));
-                let first = (p * y.capacity() + row) * LANES;
-                // And for the lines to be written, so that the stores need not wait for them.
-                for i in 0..height {
-                    K::prefetch(y.data().as_ptr().wrapping_add(first + i * LANES));
-                    if let Some(slope) = &slope {
-                        K::prefetch(slope.data().as_ptr().wrapping_add(first + i * LANES));
-                    }
+        let mut ahead = Ahead::new(next.len() / LANES, rows);
+        for (row, height) in tiles(rows) {
+            ahead.take().for_each(|line| K::prefetch_later(next.as_ptr().wrapping_add(line * LANES)));
+            let first = (p * y.capacity() + row) * LANES;
+            // And for the lines to be written, so that the stores need not wait for them.
+            for i in 0..height {
+                K::prefetch(y.data().as_ptr().wrapping_add(first + i * LANES));
+                if let Some(slope) = &slope {
+                    K::prefetch(slope.data().as_ptr().wrapping_add(first + i * LANES));
                 }
-                let mut tile = resume(y, first, height, steps.start);
-                // SAFETY: row + height ≤ rows ≤ x's capacity and inputs + 1 columns are inside x's panels; w was checked.
-                unsafe {
-                    let a = x.data().as_ptr().add((steps.start / LANES * x.capacity() + row) * LANES);
-                    let b = w.as_ptr().add(steps.start * LANES);
-                    accumulate::<K, LANES, 1>(height, a, b, steps.len(), x.capacity() * LANES, &mut tile);
-                }
-                for (i, &z) in tile[..height].iter().enumerate() {
-                    let at = first + i * LANES;
-                    let line = match activation {
-                        _ if steps.end <= inputs => z,
-                        None => z,
-                        Some(Activation::Relu) => relu(z),
-                        Some(Activation::Silu) => {
-                            let (line, slopes) = silu::<K::Arithmetic>(z);
-                            if let Some(slope) = &mut slope {
-                                write(slope.data_mut(), at, slopes);
-                            }
-                            line
+            }
+            let mut tile: Tile = [[0.0; LANES]; TILE];
+            // SAFETY: row + height ≤ rows ≤ x's capacity and inputs + 1 columns are inside x's panels; w was checked.
+            unsafe {
+                let a = x.data().as_ptr().add(row * LANES);
+                accumulate::<K, LANES, 1>(height, a, w.as_ptr(), inputs + 1, x.capacity() * LANES, &mut tile);
+            }
+            for (i, &z) in tile[..height].iter().enumerate() {
+                let at = first + i * LANES;
+                let line = match activation {
+                    None => z,
+                    Some(Activation::Relu) => relu(z),
+                    Some(Activation::Silu) => {
+                        let (line, slopes) = silu::<K::Arithmetic>(z);
+                        if let Some(slope) = &mut slope {
+                            write(slope.data_mut(), at, slopes);
                         }
-                    };
-                    write(y.data_mut(), at, line);
-                }
+                        line
+                    }
+                };
+                write(y.data_mut(), at, line);
             }
         }
     }
     if !y.cols().is_multiple_of(LANES) {
         y.set_ones(rows);
     }
-}
-
-/// A tile of sums: zero at the first step of a product, else what the steps before left in `sums`.
-#[inline(always)]
-pub(super) fn resume(sums: &Panels, first: usize, height: usize, step: usize) -> Tile {
-    let mut tile: Tile = [[0.0; LANES]; 6];
-    if step > 0 {
-        for (i, line) in tile[..height].iter_mut().enumerate() {
-            *line = read(sums.data(), first + i * LANES);
-        }
-    }
-    tile
 }
 
 /// Hands out lines to fetch early, evenly over the tiles of a panel.
@@ -149,9 +134,8 @@ pub(super) struct Ahead {
 
 impl Ahead {
     #[inline(always)]
-    pub(super) fn new(lines: usize, rows: usize, steps: usize) -> Self {
-        let turns = rows.div_ceil(TILE).max(1) * stretches(steps).count().max(1);
-        Self { lines, share: lines.div_ceil(turns), taken: 0 }
+    pub(super) fn new(lines: usize, rows: usize) -> Self {
+        Self { lines, share: lines.div_ceil(rows.div_ceil(TILE).max(1)), taken: 0 }
     }
 
     #[inline(always)]

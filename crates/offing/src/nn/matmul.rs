@@ -117,18 +117,6 @@ pub(super) unsafe fn accumulate<K: Kernel, const ROW: usize, const COL: usize>(
     }
 }
 
-/// Most steps of a product taken in one go: a panel of that many weights and a tile's inputs fit the first-level cache
-/// together, so that all tiles but the first find the weights there.
-const DEPTH: usize = 20 * LANES;
-
-/// Splits a product of `len` steps into the fewest even stretches of at most [`DEPTH`], which begin at multiples of 16.
-/// Sums go on from one to the next, in the same order as in one go.
-#[inline(always)]
-pub(super) fn stretches(len: usize) -> impl Iterator<Item = std::ops::Range<usize>> + Clone {
-    let size = len.div_ceil(len.div_ceil(DEPTH).max(1)).next_multiple_of(LANES).max(LANES);
-    (0..len).step_by(size).map(move |first| first..(first + size).min(len))
-}
-
 /// Splits `rows` into the fewest tiles, as even as possible: tiles of five or six rows keep the multipliers busy, a
 /// left-over tile of one or two would wait on its own latency. Yields (first row, height).
 #[inline(always)]
@@ -358,16 +346,5 @@ mod tests {
             assert!(all.windows(2).all(|w| w[0].0 + w[0].1 == w[1].0));
             assert!(all.iter().all(|t| t.1 <= TILE && (rows < 20 || t.1 >= 5)));
         }
-    }
-
-    #[test]
-    fn stretches_cover_every_step_once_and_are_even() {
-        for len in 1..2000 {
-            let all: Vec<_> = stretches(len).collect();
-            assert!(all[0].start == 0 && all.last().is_some_and(|s| s.end == len));
-            assert!(all.windows(2).all(|w| w[0].end == w[1].start && w[1].start.is_multiple_of(LANES)));
-            assert_eq!(all.len(), len.div_ceil(DEPTH), "{len}");
-        }
-        assert_eq!(stretches(401).collect::<Vec<_>>(), [0..208, 208..401]);
     }
 }

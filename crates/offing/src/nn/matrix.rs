@@ -19,11 +19,7 @@ pub struct Panels {
 
 impl Panels {
     /// Zeros, with the column of ones set.
-    ///
-    /// There may be room for a row more than asked for: with a multiple of 8 rows, the panels of one row would crowd
-    /// into a few sets of the cache and push each other, and the weights, out of it.
     pub fn new(capacity: usize, cols: usize) -> Self {
-        let capacity = if capacity > 0 && capacity.is_multiple_of(8) { capacity + 1 } else { capacity };
         let mut new =
             Self { data: Buf::zeros((cols + 1).div_ceil(LANES) * capacity * LANES), capacity, cols };
         new.set_ones(capacity);
