@@ -67,6 +67,16 @@ fn quickstart_goes_from_nothing_to_a_score() {
 }
 
 #[test]
+fn a_flavour_is_made_by_the_built_in_policies() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("m.hdf5");
+    let out = out.to_str().unwrap();
+    stdout(&["-q", "data", "make", "hopper-medium-replay", "--rows", "3000", "--out", out]);
+    let info = stdout(&["data", "info", out]);
+    assert!(info.contains("hopper-0.safetensors, hopper-1.safetensors"), "{info}");
+}
+
+#[test]
 fn the_same_seed_makes_the_same_bytes_whatever_the_threads() {
     let dir = tempfile::tempdir().unwrap();
     let one = made("2000", "7", "1", &dir.path().join("a.hdf5"));
@@ -113,7 +123,6 @@ fn wrong_names_and_files_are_one_clear_line() {
     refused(&["data", "info", empty.to_str().unwrap()], &["empty.hdf5"]);
     refused(&["data", "info", "hoper-medium"], &["did you mean `hopper-medium`?"]);
     refused(&["data", "info", "hopper-medium-v2"], &["hopper_medium-v2.hdf5", "copy it there"]);
-    refused(&["data", "make", "hopper-medium", "-q"], &["--policies DIR"]);
     refused(&["data", "make", "hopper-random", "--rows", "0", "-q"], &["at least one row"]);
     refused(&["data", "make", "hopper-random", "--rows", "99999999999", "-q"], &["at most"]);
     refused(&["data", "make", "antmaze-umaze", "-q"], &["ant-navigate.safetensors"]);

@@ -20,6 +20,7 @@
 
 mod api;
 pub mod bench;
+mod built_in;
 mod engine;
 mod fetch;
 mod layout;
@@ -35,6 +36,7 @@ mod task;
 mod testing;
 mod vec_env;
 
+pub use built_in::built_in;
 pub use engine::Engine;
 pub use made::horizon;
 pub use maze::Maze;

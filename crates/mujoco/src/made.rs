@@ -13,6 +13,7 @@ use offing::policy::Uniform;
 use offing::{Error, Result};
 use sha2::{Digest, Sha256};
 
+use crate::built_in::built_in;
 use crate::navigator::Navigator;
 use crate::{AntMazeOptions, Engine, Maze, Physics, antmaze, make};
 
@@ -28,7 +29,8 @@ pub struct MakeOptions {
     pub seed: u64,
     /// Which physics to simulate.
     pub physics: Physics,
-    /// Behaviour policies; without them only the `random` flavours can be made, with uniform actions.
+    /// Behaviour policies. Without them the built-in ones act, and uniform actions make the `random` flavours; AntMaze
+    /// cannot be made without.
     pub policies: Option<PolicySet>,
     /// Which snapshots to take instead of the default ones.
     pub choice: Choice,
@@ -118,11 +120,7 @@ fn ingredients(recipe: &Recipe, options: &MakeOptions) -> Result<Option<Vec<Ingr
              --policies DIR",
             recipe.name
         ))),
-        None => Err(Error::Invalid(format!(
-            "`{}` is rolled out by behaviour policies and none were given; pass a directory of them with --policies DIR, or \
-             make a `random` set, which needs none",
-            recipe.name
-        ))),
+        None => built_in()?.mix(recipe, options.choice).map(Some),
     }
 }
 
@@ -229,8 +227,8 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_needs_policies_says_so() {
-        let recipe = Recipe::parse("hopper-medium").unwrap();
+    fn a_set_that_needs_a_policy_from_elsewhere_says_so() {
+        let recipe = Recipe::parse("antmaze-umaze").unwrap();
         let error = ingredients(&recipe, &MakeOptions::default()).unwrap_err().to_string();
         assert!(error.contains("--policies DIR") && !error.contains('\n'), "{error}");
     }
