@@ -175,7 +175,8 @@ fn read_parts(map: Arc<Mmap>) -> Checked<Parts> {
     let step = f64::from_bits(words[9]);
     let row_error = [f64::from_bits(words[10]), f64::from_bits(words[11])];
     let numbers = || p.center.iter().chain(&p.matrix).chain(&low).chain(&high).chain(&row_error);
-    if !(step > 0.0 && step.is_finite() && numbers().all(|x| x.is_finite())) {
+    let ordered = low.iter().zip(&high).all(|(low, high)| low <= high);
+    if !(step > 0.0 && step.is_finite() && ordered && numbers().all(|x| x.is_finite())) {
         return Err(bad());
     }
     let parts = Parts {
