@@ -127,10 +127,12 @@ impl Algorithm {
 
     /// Reads the layers as this algorithm's settings.
     pub(crate) fn plan(&self, layers: &Layers) -> Result<Plan> {
-        Ok(match self.base {
+        let plan = match self.base {
             "bc" => Plan::Bc(layers.read()?),
             _ => Plan::Recipe(Box::new(layers.read()?)),
-        })
+        };
+        plan.check()?;
+        Ok(plan)
     }
 }
 
@@ -141,6 +143,17 @@ impl Plan {
             Self::Recipe(cfg) => &cfg.train,
             Self::Bc(cfg) => &cfg.train,
         }
+    }
+
+    /// Says what is wrong with the values, if anything, before a directory is made for them.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.train().check()?;
+        if let Self::Recipe(cfg) = self {
+            cfg.rollout.check()?;
+            cfg.model.ensemble.check()?;
+            cfg.sac.check()?;
+        }
+        Ok(())
     }
 
     /// As it is written down.
