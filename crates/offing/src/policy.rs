@@ -104,7 +104,7 @@ impl TanhGaussian {
             hidden: hidden.into_values().collect(),
             mean: layer(&file, "mean", path)?,
             log_std: layer(&file, "log_std", path)?,
-            range: match file.names().iter().any(|name| *name == "log_std_range") {
+            range: match file.names().contains(&"log_std_range") {
                 false => Self::RANGE,
                 true => match tensor(&file, "log_std_range", 1, path)?.0[..] {
                     [low, high] if low <= high => [low, high],
