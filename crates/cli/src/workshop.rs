@@ -9,6 +9,7 @@ use offing::nn::Team;
 use offing::run::{Clock, Flow, RunDir};
 use offing_mujoco::{Physics, make};
 
+use crate::commands::dynamics::task_of;
 use crate::context::Context;
 use crate::{signals, term};
 
@@ -33,7 +34,7 @@ pub(crate) fn in_session<T>(
     run: &mut RunDir,
     work: impl FnOnce(&mut Session<'_>, Option<Simulators<'_>>) -> Result<T>,
 ) -> Result<T> {
-    let task = task_of(&job.dataset.name).filter(|task| offing_mujoco::TASKS.contains(&task.as_str()));
+    let task = task_of(&job.dataset.name);
     let engine = match &task {
         None => None,
         Some(task) => {
@@ -83,15 +84,6 @@ pub(crate) fn in_session<T>(
 /// Reference returns, where they apply: v5 counts rewards differently, so it has none.
 pub(crate) fn reference_of(dataset: &Dataset, physics: Physics) -> Option<Reference> {
     reference(&dataset.name).filter(|_| physics != Physics::GymnasiumV5)
-}
-
-/// The task behind a dataset's name.
-fn task_of(name: &str) -> Option<String> {
-    let mut words = name.split('-');
-    match (words.next()?, words.next()) {
-        ("antmaze", Some(maze)) => Some(format!("antmaze-{maze}")),
-        (body, _) => Some(body.to_string()),
-    }
 }
 
 /// The progress of a run in the terminal.

@@ -2,23 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use std::path::Path;
 use std::process::{Command, Output};
 
-/// One home for all tests and runs, so that the simulator is fetched once.
-fn home() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("home")
-}
+use common::{command, home};
 
 fn offing(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_offing"))
-        .args(args)
-        .env("OFFING_HOME", home())
-        .env("D4RL_DATASET_DIR", home().join("d4rl"))
-        .env("MINARI_DATASETS_PATH", home().join("minari"))
-        .env_remove("MUJOCO_LIB")
-        .output()
-        .unwrap()
+    command(args).output().unwrap()
 }
 
 fn stdout(args: &[&str]) -> String {

@@ -2,25 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// One home for all tests and runs, so that the simulator is fetched once.
-fn home() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("home")
-}
-
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_offing"));
-    command
-        .args(args)
-        .env("OFFING_HOME", home())
-        .env("D4RL_DATASET_DIR", home().join("d4rl"))
-        .env("MINARI_DATASETS_PATH", home().join("minari"))
-        .env_remove("MUJOCO_LIB");
-    command
-}
+use common::command;
 
 fn ended_well(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

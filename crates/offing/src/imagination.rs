@@ -14,7 +14,7 @@ use crate::uncertainty::Uncertainty;
 
 /// An imagined number beyond this has left everything a simulator or a network was made for; the row is dropped and its
 /// trajectory ends. Far above every threshold of a termination function (100), so it never stands in for one.
-const EXPLODED: f32 = 1e6;
+pub(crate) const EXPLODED: f32 = 1e6;
 
 /// Rows of a step scored for statistics where the rule itself only asks yes or no.
 const SAMPLE: usize = 256;
@@ -112,7 +112,7 @@ impl Imagination<'_> {
             (None, _) => (vec![Verdict::Keep; rows], vec![0.0; rows]),
             (Some(estimator), Some(epsilon)) => {
                 let exceeds = estimator.exceeds(&step, epsilon)?;
-                let sample = select(&step, &(0..rows.min(SAMPLE)).collect::<Vec<_>>());
+                let sample = step.select(&(0..rows.min(SAMPLE)).collect::<Vec<_>>());
                 tally.look(estimator.score(&sample)?.as_slice().unwrap_or_default());
                 (exceeds.into_iter().map(|e| self.guard.verdict(e)).collect(), vec![0.0; rows])
             }
@@ -148,21 +148,7 @@ fn finite_rows(step: Step, tally: &mut Tally) -> Step {
     };
     let keep: Vec<usize> = (0..step.batch.len()).filter(|&i| sound(i)).collect();
     tally.exploded += (step.batch.len() - keep.len()) as u64;
-    if keep.len() == step.batch.len() { step } else { select(&step, &keep) }
-}
-
-/// Some rows of a step.
-fn select(step: &Step, rows: &[usize]) -> Step {
-    Step {
-        batch: step.batch.select(rows),
-        member: step.member.select(Axis(0), rows),
-        mean: step.mean.select(Axis(0), rows),
-        std: step.std.select(Axis(0), rows),
-        forecast: step.forecast.as_ref().map(|f| crate::dynamics::Forecast {
-            mean: f.mean.select(Axis(1), rows),
-            std: f.std.select(Axis(1), rows),
-        }),
-    }
+    if keep.len() == step.batch.len() { step } else { step.select(&keep) }
 }
 
 fn join(parts: Vec<Batch>, obs_dim: usize, act_dim: usize) -> Batch {

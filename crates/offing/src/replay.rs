@@ -71,8 +71,7 @@ impl Replay {
         copy(&mut self.rows.next_obs, next_obs);
         self.rows.rew[slot] = rew;
         self.rows.done[slot] = done;
-        self.next = (slot + 1) % self.capacity();
-        self.len = (self.len + 1).min(self.capacity());
+        self.advance();
         slot
     }
 
@@ -80,16 +79,16 @@ impl Replay {
     pub fn push(&mut self, batch: &Batch) -> usize {
         let first = self.next;
         for i in 0..batch.len() {
-            let row = |m: &Mat| m.row(i).to_vec();
-            self.push_row(
-                &row(&batch.obs),
-                &row(&batch.act),
-                batch.rew[i],
-                &row(&batch.next_obs),
-                batch.done[i],
-            );
+            let slot = self.next;
+            gather_at(batch, &[i], &mut self.rows, slot);
+            self.advance();
         }
         first
+    }
+
+    fn advance(&mut self) {
+        self.next = (self.next + 1) % self.capacity();
+        self.len = (self.len + 1).min(self.capacity());
     }
 
     /// Copies the rows in `slots` into `to`, which is resized to them.

@@ -258,8 +258,7 @@ fn finish(
         _ => "-".into(),
     };
     let value = |x: Option<f64>| x.map_or("-".into(), term::number);
-    let behaviour =
-        offing::data::audit::audit(data, offing_mujoco::horizon(&data.name)).episode_return.map(|s| s.mean);
+    let behaviour = mean_return(data);
     let rows = [("last policy", last), ("best on the way", best), ("dataset's mean return", behaviour)]
         .map(|(name, x)| vec![name.to_string(), value(x), score(x)]);
     out!("{}", term::table(&[&data.name, "return", "normalised score"], rows));
@@ -268,6 +267,16 @@ fn finish(
     let parts: Vec<String> = phases.iter().map(|(name, s)| format!("{name} {}", seconds(*s))).collect();
     out!("{} in all: {}", seconds(clock.elapsed()), parts.join(", "));
     out!("{}", dir.display());
+}
+
+/// Mean return of the dataset's episodes that ended by themselves or by the clock.
+fn mean_return(data: &Dataset) -> Option<f64> {
+    let ended = |e: &&std::ops::Range<usize>| {
+        e.end > e.start && (data.rows.done[e.end - 1] || data.timeout[e.end - 1])
+    };
+    let total = |e: &std::ops::Range<usize>| e.clone().map(|i| f64::from(data.rows.rew[i])).sum::<f64>();
+    let returns: Vec<f64> = data.episodes.iter().filter(ended).map(total).collect();
+    (!returns.is_empty()).then(|| returns.iter().sum::<f64>() / returns.len() as f64)
 }
 
 fn seconds(s: f64) -> String {

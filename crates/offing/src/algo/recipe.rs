@@ -135,7 +135,7 @@ fn learn(
     status: &mut Status,
 ) -> Result<()> {
     let (obs_dim, act_dim) = (session.data.rows.obs_dim(), session.data.rows.act_dim());
-    let mut batch = Batch::empty(obs_dim, act_dim).select(&[]);
+    let mut batch = Batch::empty(obs_dim, act_dim);
     let mut scores = Vec::new();
     for step in block(cfg, status.step) {
         let (real, dreamt) = draw(cfg, session, imagined, step);

@@ -102,7 +102,7 @@ impl Session<'_> {
     pub fn model(&mut self, cfg: &ModelConfig) -> Result<Ensemble> {
         let termination = match &cfg.termination {
             Some(given) => given.clone(),
-            None => TerminationConfig::of_task(task_of(&self.data.name), self.goal)?,
+            None => TerminationConfig::of_task(&self.data.name, self.goal)?,
         };
         let fit = Fit {
             rows: &self.data.rows,
@@ -205,15 +205,4 @@ impl Session<'_> {
         self.run.write("policy.onnx", &crate::export::onnx(actor)?)?;
         Ok(())
     }
-}
-
-/// The task of a dataset's name: its first word, or the maze for AntMaze.
-fn task_of(name: &str) -> &str {
-    name.split_once('-').map_or(name, |(body, rest)| if body == "antmaze" { full(name, rest) } else { body })
-}
-
-/// `antmaze-<maze>` of `antmaze-<maze>-<flavour>…`.
-fn full<'n>(name: &'n str, rest: &str) -> &'n str {
-    let maze = rest.split('-').next().map_or(0, str::len);
-    &name[.."antmaze-".len() + maze]
 }

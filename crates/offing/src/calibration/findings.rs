@@ -221,7 +221,7 @@ fn belongs(part: Part, row: usize, rows: &Imaginings, truth: &Truth, next: &Mat)
         Part::All => true,
         Part::BeforeEnd => !rows.after_end[row],
         Part::Bounded => small(&rows.step.batch.obs) && small(next),
-        // The true next state is clipped where it equals nothing smaller; the imagined one where showing changes it.
+        // A clipped s was replayed from other velocities; a clipped ŝ' is compared with what the simulator hides.
         Part::Unclipped => {
             let unchanged = truth.shown.row(row) == rows.step.batch.next_obs.row(row);
             !truth.clipped[row] && unchanged

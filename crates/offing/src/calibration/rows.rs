@@ -6,12 +6,10 @@ use crate::batch::Mat;
 use crate::data::Dataset;
 use crate::dynamics::{DynamicsModel, Ensemble, Forecast, Members, Oracle, Step};
 use crate::error::Result;
+use crate::imagination::EXPLODED;
 use crate::nn::Team;
 use crate::rng::Rng;
 use crate::sac::Actor;
-
-/// A number beyond this ends a trajectory: nothing after it means anything.
-const EXPLODED: f32 = 1e6;
 
 /// Imagined steps with where they come from.
 #[derive(Clone, Debug)]
@@ -66,7 +64,7 @@ pub fn imagine(
             step.batch.rew[*i].is_finite() && row.iter().all(|x| x.abs() < EXPLODED)
         };
         let keep: Vec<usize> = (0..alive.len()).filter(sound).collect();
-        let step = select(&step, &keep);
+        let step = step.select(&keep);
         alive = keep.iter().map(|&i| alive[i]).collect();
         for (i, &origin) in alive.iter().enumerate() {
             trajectory.push(origin);
@@ -129,19 +127,6 @@ pub fn held_out(data: &Dataset, model: &Ensemble, rows: usize, rng: &mut Rng) ->
 pub(super) fn mean_next(step: &Step) -> Mat {
     let width = step.batch.obs_dim();
     step.mean.slice(ndarray::s![.., ..width]).to_owned()
-}
-
-fn select(step: &Step, rows: &[usize]) -> Step {
-    Step {
-        batch: step.batch.select(rows),
-        member: step.member.select(Axis(0), rows),
-        mean: step.mean.select(Axis(0), rows),
-        std: step.std.select(Axis(0), rows),
-        forecast: step
-            .forecast
-            .as_ref()
-            .map(|f| Forecast { mean: f.mean.select(Axis(1), rows), std: f.std.select(Axis(1), rows) }),
-    }
 }
 
 fn join(steps: &[Step]) -> Step {

@@ -34,7 +34,7 @@ pub use oracle::{Followed, Lost, LostCounts, Oracle, Replay};
 pub use termination::{Termination, TerminationConfig};
 pub use trainer::{FitReport, Progress, Trainer};
 
-use ndarray::{Array1, Array3};
+use ndarray::{Array1, Array3, Axis};
 
 use crate::batch::{Batch, Mat};
 use crate::rng::Rng;
@@ -64,6 +64,20 @@ pub struct Step {
 }
 
 impl Step {
+    /// The given rows, in the given order.
+    pub fn select(&self, rows: &[usize]) -> Self {
+        Self {
+            batch: self.batch.select(rows),
+            member: self.member.select(Axis(0), rows),
+            mean: self.mean.select(Axis(0), rows),
+            std: self.std.select(Axis(0), rows),
+            forecast: self
+                .forecast
+                .as_ref()
+                .map(|f| Forecast { mean: f.mean.select(Axis(1), rows), std: f.std.select(Axis(1), rows) }),
+        }
+    }
+
     /// Transitions that no model made, as a step: the mean is what happened and the spread 0. Enough for estimators that
     /// look at rows alone.
     pub fn of_rows(batch: Batch) -> Self {

@@ -182,7 +182,8 @@ impl UncertaintyConfig {
                 Ok(Box::new(Fathom::new(c, source.data, model, &source.team, source.seed)?))
             }
             Self::BellmanStd(_) => Err(Error::Invalid(
-                "bellman-std: wanted the critics, which exist only while an algorithm trains; train `mobile` with it,                  or choose another estimator"
+                "bellman-std: wanted the critics, which exist only while an algorithm trains; train `mobile` with it, \
+                 or choose another estimator"
                     .into(),
             )),
             Self::Aleatoric(_)

@@ -12,6 +12,7 @@ use offing_mujoco::Physics;
 use serde::Serialize;
 
 use super::super::data::write_json;
+use super::super::dynamics::task_of;
 use super::super::train::{file_word, find_data, short_hash};
 use crate::context::Context;
 use crate::workshop::{Job, in_session};
@@ -46,8 +47,7 @@ struct Written<'a> {
 /// The study; `None` when it was stopped on the way.
 pub(crate) fn run_one(context: &Context, plan: &Plan) -> Result<Option<Study>> {
     let all = find_data(context, &plan.dataset, plan.rows, &plan.config.train)?;
-    let simulated = offing_mujoco::TASKS.iter().any(|task| all.name.starts_with(task));
-    let (data, held) = match simulated {
+    let (data, held) = match task_of(&all.name).is_some() {
         true => (all, None),
         false => {
             let (data, held) = all.split(HELD_OUT, 0)?;

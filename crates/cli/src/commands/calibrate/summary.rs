@@ -165,13 +165,12 @@ impl Summary {
         );
         for (seed, study) in &self.studies {
             for f in &study.findings {
-                let word = |v: &dyn erased::Word| v.word();
                 out.push_str(&format!(
                     "{},{seed},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
                     self.dataset,
                     f.estimator,
-                    word(&f.variant),
-                    word(&f.part),
+                    word(f.variant),
+                    word(f.part),
                     f.rows,
                     f.rho.value,
                     f.rho.low,
@@ -189,15 +188,7 @@ impl Summary {
     }
 }
 
-/// Choices as the words their files use.
-mod erased {
-    pub(super) trait Word {
-        fn word(&self) -> String;
-    }
-
-    impl<T: serde::Serialize> Word for T {
-        fn word(&self) -> String {
-            serde_json::to_value(self).ok().and_then(|v| v.as_str().map(str::to_string)).unwrap_or_default()
-        }
-    }
+/// A choice as the word its files use.
+fn word(choice: impl serde::Serialize) -> String {
+    serde_json::to_value(choice).ok().and_then(|v| v.as_str().map(str::to_string)).unwrap_or_default()
 }
