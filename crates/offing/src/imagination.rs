@@ -77,6 +77,13 @@ impl Tally {
     }
 }
 
+impl<'a> Imagination<'a> {
+    /// Imagining that trusts every step: for algorithms that meet uncertainty elsewhere.
+    pub fn unguarded(model: &'a dyn DynamicsModel, team: &'a Team) -> Self {
+        Self { model, estimator: None, guard: Guard::open(), team }
+    }
+}
+
 impl Imagination<'_> {
     /// Rolls the policy out from `start` for `length` steps (Alg. 1 lines 6–11, Alg. 2 lines 7–15).
     ///

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::config::{ModelConfig, TrainConfig};
-use crate::batch::Mat;
+use crate::batch::{Batch, Mat};
 use crate::data::Dataset;
 use crate::data::scores::Reference;
 use crate::dynamics::{self, Cached, Ensemble, Fit, FitEvent, TerminationConfig};
@@ -138,6 +138,12 @@ impl Session<'_> {
     pub fn starts(&self, count: usize, rng: &mut Rng) -> Mat {
         let rows: Vec<usize> = (0..count).map(|_| rng.below(self.data.rows.len())).collect();
         self.data.rows.obs.select(ndarray::Axis(0), &rows)
+    }
+
+    /// A batch of the dataset's rows, drawn with replacement.
+    pub fn some_rows(&self, count: usize, rng: &mut Rng) -> Batch {
+        let rows: Vec<usize> = (0..count).map(|_| rng.below(self.data.rows.len())).collect();
+        self.data.rows.select(&rows)
     }
 
     /// Scores the policy, where there is a simulator, and records that together with `values`; keeps the best policy.

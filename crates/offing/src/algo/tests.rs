@@ -15,8 +15,10 @@ use crate::pessimism::{Normaliser, Pessimism};
 use crate::policy::Policy;
 use crate::rng::Rng;
 use crate::run::{Clock, Flow, METRICS, RunDir, read_metrics};
-use crate::sac::SacConfig;
-use crate::uncertainty::UncertaintyConfig;
+use crate::sac::{Sac, SacConfig};
+use crate::uncertainty::{BellmanStdConfig, UncertaintyConfig};
+use combo::{ComboConfig, Conservative};
+use rambo::{Cloning, Opponent, RamboConfig};
 use recipe::RecipeConfig;
 
 /// Steers to the middle half the time, and anywhere the other half.
@@ -85,8 +87,19 @@ fn penalise() -> Pessimism {
     Pessimism::Penalize { lambda: 1.0, normaliser: Normaliser::Dataset, reward_range: None }
 }
 
-/// Trains in `dir` until `stop_at`; the return of each evaluation.
+/// Trains a recipe in `dir` until `stop_at`; the return of each evaluation.
 fn train(cfg: &RecipeConfig, data: &Dataset, dir: &Path, threads: usize, stop_at: u64) -> Vec<f64> {
+    train_by(&|session| recipe::train(cfg, session), data, dir, threads, stop_at)
+}
+
+/// Trains by any algorithm.
+fn train_by(
+    algorithm: &dyn Fn(&mut Session<'_>) -> Result<Option<Sac>>,
+    data: &Dataset,
+    dir: &Path,
+    threads: usize,
+    stop_at: u64,
+) -> Vec<f64> {
     let pool = Pool::new(&new_env);
     let (home, team) = (Home::new(dir.join("home")), Team::new(threads));
     let mut run = RunDir::open_or_create(&dir.join("run"), "test").unwrap();
@@ -107,8 +120,8 @@ fn train(cfg: &RecipeConfig, data: &Dataset, dir: &Path, threads: usize, stop_at
         clock: Clock::default(),
         scores: Default::default(),
     };
-    recipe::train(cfg, &mut session).unwrap();
-    let records = read_metrics(&dir.join("run").join(METRICS)).unwrap();
+    algorithm(&mut session).unwrap();
+    let records = read_metrics(&dir.join("run").join(METRICS)).unwrap_or_default();
     records.iter().map(|r| r["return"].as_f64().unwrap()).collect()
 }
 
@@ -157,4 +170,98 @@ fn a_running_maximum_survives_a_resume() {
         train(&cfg, &data, parts.path(), 1, stop_at);
     }
     assert!(outcome(whole.path()) == outcome(parts.path()));
+}
+
+fn mobile_config(steps: u64) -> RecipeConfig {
+    let rule = Pessimism::Penalize { lambda: 0.5, normaliser: Normaliser::None, reward_range: None };
+    let mut cfg = small(rule, "bellman-std", steps);
+    cfg.uncertainty = UncertaintyConfig::BellmanStd(BellmanStdConfig { samples: 3 });
+    cfg.sac.deterministic_backup = true;
+    cfg
+}
+
+fn combo_config(steps: u64) -> ComboConfig {
+    let RecipeConfig { train, rollout, model, sac, .. } = small(penalise(), "sumo", steps);
+    let conservative = Conservative { beta: 0.1, actions: 3, target: Some(3.0), ..Conservative::default() };
+    ComboConfig { train, rollout, model, sac: SacConfig { deterministic_backup: true, ..sac }, conservative }
+}
+
+fn rambo_config(steps: u64) -> RamboConfig {
+    let RecipeConfig { train, rollout, model, sac, .. } = small(penalise(), "sumo", steps);
+    let mut adversary = Opponent { batch: 64, ratio: 0.2, ..Opponent::default() };
+    adversary.step.decay = vec![2.5e-5; 3];
+    let cloning = Cloning { steps: 200, lr: 1e-3, ..Cloning::default() };
+    RamboConfig { train, rollout, model, sac, adversary, cloning }
+}
+
+#[test]
+fn mobile_combo_and_rambo_beat_the_behaviour_policy() {
+    let data = data();
+    let behaviour = behaviour_return(&data);
+    let (mobile, combo, rambo) = (mobile_config(4000), combo_config(4000), rambo_config(4000));
+    let algorithms: [(&str, &dyn Fn(&mut Session<'_>) -> Result<Option<Sac>>); 3] = [
+        ("mobile", &|session| mobile::train(&mobile, session)),
+        ("combo", &|session| combo::train(&combo, session)),
+        ("rambo", &|session| rambo::train(&rambo, session)),
+    ];
+    for (name, algorithm) in algorithms {
+        let dir = tempfile::tempdir().unwrap();
+        let returns = train_by(algorithm, &data, dir.path(), 2, u64::MAX);
+        assert!(returns[3] > behaviour + 5.0, "{name}: {returns:?} against {behaviour}");
+    }
+}
+
+#[test]
+fn mobile_combo_and_rambo_resume_bit_for_bit_on_any_number_of_threads() {
+    let data = data();
+    let (mobile, combo, rambo) = (mobile_config(400), combo_config(400), rambo_config(400));
+    let algorithms: [(&str, &dyn Fn(&mut Session<'_>) -> Result<Option<Sac>>); 3] = [
+        ("mobile", &|session| mobile::train(&mobile, session)),
+        ("combo", &|session| combo::train(&combo, session)),
+        ("rambo", &|session| rambo::train(&rambo, session)),
+    ];
+    for (name, algorithm) in algorithms {
+        let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        train_by(algorithm, &data, whole.path(), 1, u64::MAX);
+        for stop_at in [150, 250, u64::MAX] {
+            train_by(algorithm, &data, parts.path(), 2, stop_at);
+        }
+        assert!(outcome(whole.path()) == outcome(parts.path()), "{name}");
+    }
+}
+
+#[test]
+fn mobile_with_sumo_is_the_recipe_and_with_its_own_score_refuses_a_normaliser() {
+    let data = data();
+    let cfg = small(penalise(), "sumo", 200);
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    train(&cfg, &data, one.path(), 1, u64::MAX);
+    train_by(&|session| mobile::train(&cfg, session), &data, other.path(), 1, u64::MAX);
+    assert!(outcome(one.path()) == outcome(other.path()));
+    let odd = RecipeConfig { pessimism: penalise(), ..mobile_config(200) };
+    let dir = tempfile::tempdir().unwrap();
+    let refuse = |session: &mut Session<'_>| {
+        let error = mobile::train(&odd, session).unwrap_err().to_string();
+        assert!(error.contains("normaliser `none`") && !error.contains('\n'), "{error}");
+        Ok(None)
+    };
+    train_by(&refuse, &data, dir.path(), 1, u64::MAX);
+}
+
+#[test]
+fn nonsense_settings_are_named() {
+    let combo = ComboConfig {
+        conservative: Conservative { temperature: 0.0, ..Conservative::default() },
+        ..ComboConfig::default()
+    };
+    let rambo = RamboConfig {
+        adversary: Opponent { lambda: f64::NAN, ..Opponent::default() },
+        ..RamboConfig::default()
+    };
+    for (error, word) in [
+        (combo.check().unwrap_err(), "conservative.temperature"),
+        (rambo.check().unwrap_err(), "adversary.lambda"),
+    ] {
+        assert!(error.to_string().contains(word), "{error}");
+    }
 }

@@ -153,6 +153,19 @@ impl Ensemble {
         out
     }
 
+    /// Takes back weights and bounds that [`Ensemble::save`] gave for this model; its termination function stays.
+    pub fn restore(&mut self, from: &Tensors) -> Result<()> {
+        let saved = Self::load(from, &self.team)?;
+        if saved.stack.shape() != self.stack.shape() || saved.members() != self.members() {
+            return Err(Error::Invalid(
+                "a model: wanted one of the size in use, found another; the checkpoint belongs to another configuration"
+                    .into(),
+            ));
+        }
+        *self = Self { termination: self.termination.clone(), deterministic: self.deterministic, ..saved };
+        Ok(())
+    }
+
     /// Reads what [`Ensemble::save`] wrote.
     pub fn load(from: &Tensors, team: &Team) -> Result<Self> {
         let size = |name: &str, axis: usize| {

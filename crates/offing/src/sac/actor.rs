@@ -58,23 +58,38 @@ impl Actor {
 
     /// Actions for a batch and their log-densities. Row i's noise depends on the noise's key and i alone.
     pub fn sample(&self, team: &Team, obs: ArrayView2<'_, f32>, noise: Noise<'_>) -> (Mat, Array1<f32>) {
+        self.sample_each(team, obs, &[noise]).remove(0)
+    }
+
+    /// Several actions for each row of a batch, one for each noise, from one pass through the network.
+    pub fn sample_each(
+        &self,
+        team: &Team,
+        obs: ArrayView2<'_, f32>,
+        noises: &[Noise<'_>],
+    ) -> Vec<(Mat, Array1<f32>)> {
         let (rows, width) = (obs.nrows(), self.act_dim);
         assert_eq!(obs.ncols(), self.obs_dim(), "observations of the width this actor was made for");
-        let mut act = vec![0.0; rows * width];
-        let mut log_prob = vec![0.0; rows];
-        let mut chunks: Vec<_> = act.chunks_mut(CHUNK * width).zip(log_prob.chunks_mut(CHUNK)).collect();
-        team.for_each_mut(&mut chunks, |i, (act, log_prob)| {
-            self.with_scratch(log_prob.len(), |s| {
-                let (first, rows) = (i * CHUNK, log_prob.len());
+        let mut samples: Vec<_> = noises.iter().map(|_| (vec![0.0; rows * width], vec![0.0; rows])).collect();
+        let mut chunks: Vec<Vec<_>> = (0..rows.div_ceil(CHUNK)).map(|_| Vec::new()).collect();
+        for (act, log_prob) in &mut samples {
+            let parts = act.chunks_mut(CHUNK * width).zip(log_prob.chunks_mut(CHUNK));
+            chunks.iter_mut().zip(parts).for_each(|(chunk, part)| chunk.push(part));
+        }
+        team.for_each_mut(&mut chunks, |i, chunk| {
+            let (first, rows) = (i * CHUNK, CHUNK.min(rows - i * CHUNK));
+            self.with_scratch(rows, |s| {
                 s.obs.load(obs, first, rows, 0);
                 s.trace.forward(self.stack.net(0), Weights::Current, &s.obs, rows);
-                s.head.sample(self.stack.simd(), &s.trace.out, rows, noise, first);
-                act.copy_from_slice(&s.head.act[..rows * width]);
-                log_prob.copy_from_slice(&s.head.log_prob[..rows]);
+                for ((act, log_prob), noise) in chunk.iter_mut().zip(noises) {
+                    s.head.sample(self.stack.simd(), &s.trace.out, rows, *noise, first);
+                    act.copy_from_slice(&s.head.act[..rows * width]);
+                    log_prob.copy_from_slice(&s.head.log_prob[..rows]);
+                }
             });
         });
-        let act = Mat::from_shape_vec((rows, width), act).expect("one action a row was written");
-        (act, Array1::from_vec(log_prob))
+        let matrix = |act| Mat::from_shape_vec((rows, width), act).expect("one action a row was written");
+        samples.into_iter().map(|(act, log_prob)| (matrix(act), Array1::from_vec(log_prob))).collect()
     }
 
     /// Actions for a batch, with noise.
@@ -215,6 +230,8 @@ mod tests {
         let (b, _) = actor.sample(&Team::new(3), obs.view(), noise);
         assert_eq!(a, b, "threads change nothing");
         assert_ne!(a, mean);
+        let both = actor.sample_each(&Team::new(2), obs.view(), &[Noise::Zero, noise]);
+        assert_eq!((&both[0].0, &both[1].0), (&mean, &a), "one pass serves several noises");
         assert!(a.iter().all(|x| x.abs() <= 1.0) && log_prob.iter().all(|p| p.is_finite()));
     }
 

@@ -29,6 +29,9 @@ pub struct SacConfig {
     pub log_std: [f32; 2],
     /// Leave the entropy term out of the critics' target.
     pub deterministic_backup: bool,
+    /// Lower clamp of the critics' target. MOBILE's code has 0, which takes rewards that are never negative for granted;
+    /// none when not given.
+    pub target_floor: Option<f32>,
     /// Which network learns first in an update.
     pub order: Order,
 }
@@ -46,6 +49,7 @@ impl Default for SacConfig {
             alpha: Alpha::default(),
             log_std: [-5.0, 2.0],
             deterministic_backup: false,
+            target_floor: None,
             order: Order::default(),
         }
     }
@@ -162,6 +166,11 @@ impl SacConfig {
         let [low, high] = self.log_std;
         if !(low < high && low >= -40.0 && high <= 40.0) {
             return fail(format!("log_std: wanted [low, high] within ±40, found [{low}, {high}]"));
+        }
+        if let Some(floor) = self.target_floor
+            && !floor.is_finite()
+        {
+            return fail(format!("target_floor: wanted a number, found {floor}"));
         }
         if let Schedule::Cosine { steps, every } = self.actor_schedule
             && (steps == 0 || every == 0)

@@ -357,6 +357,7 @@ impl Sac {
             alpha: self.alpha() as f32,
             gamma: self.cfg.gamma as f32,
             entropy_in_target: !self.cfg.deterministic_backup,
+            target_floor: self.cfg.target_floor.unwrap_or(f32::NEG_INFINITY),
         };
         self.team.for_each_mut(&mut self.parts, |_, part| work(part, &share));
     }

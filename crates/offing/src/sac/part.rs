@@ -40,6 +40,8 @@ pub(super) struct Share<'a> {
     pub(super) alpha: f32,
     pub(super) gamma: f32,
     pub(super) entropy_in_target: bool,
+    /// Lower clamp of the target.
+    pub(super) target_floor: f32,
 }
 
 impl Part {
@@ -71,7 +73,9 @@ impl Part {
             let smallest = (1..s.critics.nets()).fold(self.q[i], |q, j| q.min(self.q[j * n + i]));
             let bonus = if s.entropy_in_target { s.alpha * self.head.log_prob[i] } else { 0.0 };
             let going_on = if s.batch.done[row] { 0.0 } else { s.gamma };
-            self.y[i] = s.batch.rew[row] + going_on * (smallest - bonus);
+            let y = s.batch.rew[row] + going_on * (smallest - bonus);
+            // Not `max`, which would turn NaN into the floor.
+            self.y[i] = if y < s.target_floor { s.target_floor } else { y };
         }
     }
 

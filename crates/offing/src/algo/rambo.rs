@@ -1,0 +1,228 @@
+//! RAMBO (Rigter et al. 2022): no estimator; the model itself turns against the policy, within what the data allow.
+//!
+//! The actor starts as a clone of the data. After the gradient steps between two rollouts the model takes as many of its
+//! own: rows that the policy imagines become likelier where it does worse than its critics expect, and real rows stay
+//! likely ([`Adversary`]).
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::config::{ModelConfig, RolloutConfig, TrainConfig};
+use super::practice::{Course, Lesson, Method, Mixed, practise};
+use super::session::{Session, Status};
+use crate::batch::{Batch, Mat};
+use crate::dynamics::{Adversary, AdversaryConfig, AdversaryLosses, Ensemble};
+use crate::error::{Error, Result};
+use crate::imagination::Imagination;
+use crate::nn::{Team, Tensors, Weights};
+use crate::run::Flow;
+use crate::sac::{Actor, Cloner, Losses, Objective, Sac, SacConfig};
+
+/// Settings of RAMBO.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RamboConfig {
+    /// The training loop.
+    pub train: TrainConfig,
+    /// Imagined rollouts; their length is also that of the adversary's.
+    pub rollout: RolloutConfig,
+    /// The dynamics model.
+    pub model: ModelConfig,
+    /// The model's steps against the policy.
+    pub adversary: Opponent,
+    /// The cloning that the actor starts with.
+    pub cloning: Cloning,
+    /// The learner.
+    pub sac: SacConfig,
+}
+
+/// The model's steps against the policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Opponent {
+    /// Weight of the adversarial loss (λ). With 0 the model is left alone, as in the authors' code.
+    pub lambda: f64,
+    /// Model steps for every gradient step of the learner.
+    pub ratio: f64,
+    /// Rows imagined, and real rows, in a step.
+    pub batch: usize,
+    /// The optimiser.
+    pub step: AdversaryConfig,
+}
+
+impl Default for Opponent {
+    fn default() -> Self {
+        Self { lambda: 3e-4, ratio: 1.0, batch: 256, step: AdversaryConfig::default() }
+    }
+}
+
+/// The cloning that the actor starts with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cloning {
+    /// Gradient steps; 0 for none.
+    pub steps: u64,
+    /// Rows in a batch.
+    pub batch: usize,
+    /// Learning rate.
+    pub lr: f64,
+    /// What is minimised.
+    pub objective: Objective,
+}
+
+impl Default for Cloning {
+    fn default() -> Self {
+        Self { steps: 50_000, batch: 256, lr: 1e-4, objective: Objective::Nll }
+    }
+}
+
+impl RamboConfig {
+    /// Says what is wrong with the values, if anything.
+    pub fn check(&self) -> Result<()> {
+        self.train.check()?;
+        self.rollout.check()?;
+        let (opponent, cloning) = (&self.adversary, &self.cloning);
+        for (name, value, least) in [
+            ("adversary.lambda", opponent.lambda, 0.0),
+            ("adversary.ratio", opponent.ratio, 0.0),
+            ("adversary.batch", opponent.batch as f64, 1.0),
+            ("cloning.batch", cloning.batch as f64, 1.0),
+        ] {
+            if !(value >= least && value.is_finite()) {
+                return Err(Error::Invalid(format!("{name}: wanted a number from {least}, found {value}")));
+            }
+        }
+        if !(cloning.lr > 0.0 && cloning.lr.is_finite()) {
+            return Err(Error::Invalid(format!(
+                "cloning.lr: wanted a positive number, found {}",
+                cloning.lr
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Trains to the end, or until the watcher stops it; `None` then.
+pub fn train(cfg: &RamboConfig, session: &mut Session<'_>) -> Result<Option<Sac>> {
+    cfg.check()?;
+    let model = session.model(&cfg.model)?;
+    let adversary = model.adversary(&cfg.adversary.step)?;
+    let mut rambo = Rambo { cfg, model, adversary, found: AdversaryLosses::default() };
+    let course = Course { train: &cfg.train, rollout: &cfg.rollout, sac: &cfg.sac };
+    practise(&mut rambo, course, session)
+}
+
+struct Rambo<'a> {
+    cfg: &'a RamboConfig,
+    model: Ensemble,
+    adversary: Adversary,
+    /// What the last model step found.
+    found: AdversaryLosses,
+}
+
+impl Method for Rambo<'_> {
+    /// π starts as a clone of the data, with fresh moments.
+    fn begin(&mut self, session: &mut Session<'_>, agent: &mut Sac) -> Result<()> {
+        let Cloning { steps, batch, lr, objective } = self.cfg.cloning;
+        if steps == 0 {
+            return Ok(());
+        }
+        session.note(format!("cloning the dataset for {steps} steps"));
+        let mut clone: Actor = agent.actor.clone();
+        let mut cloner = Cloner::new(objective, lr);
+        let mut status = Status::default();
+        for step in 0..steps {
+            let rows = session.some_rows(batch, &mut session.rng("clone", step));
+            let team = session.team;
+            let loss = session.clock.time("cloning", || cloner.step(&mut clone, team, &rows))?;
+            if step.is_multiple_of(100) {
+                status.losses.actor = loss;
+                if session.tell(&status) == Flow::Stop {
+                    return Err(Error::Stopped);
+                }
+            }
+        }
+        agent.actor = Actor::from_policy(&clone.to_policy())?;
+        Ok(())
+    }
+
+    fn imagine(&mut self, session: &mut Session<'_>, agent: &Sac, lesson: &mut Lesson<'_>) -> Result<()> {
+        let mut dream = Imagination::unguarded(&self.model, session.team);
+        lesson.status.tally = Some(lesson.rollout(&mut dream, session, agent)?);
+        Ok(())
+    }
+
+    fn update(&mut self, session: &mut Session<'_>, agent: &mut Sac, mixed: &mut Mixed) -> Result<Losses> {
+        let mut rng = session.rng("sac", mixed.step);
+        session.clock.time("sac", || agent.update(&mixed.batch, &mut rng))
+    }
+
+    /// The model's turn: short rollouts of the policy, a step of the model at each of theirs.
+    fn reflect(&mut self, session: &mut Session<'_>, agent: &Sac, steps: Range<u64>) -> Result<()> {
+        let opponent = &self.cfg.adversary;
+        if opponent.lambda == 0.0 {
+            return Ok(());
+        }
+        let count = |step: u64| (step as f64 * opponent.ratio) as u64;
+        let mut obs = Mat::zeros((0, agent.actor.obs_dim()));
+        let first = count(steps.start);
+        for turn in first..count(steps.end) {
+            let mut rng = session.rng("adversary", turn);
+            if (turn - first).is_multiple_of(self.cfg.rollout.length as u64) || obs.nrows() == 0 {
+                obs = session.starts(opponent.batch, &mut rng);
+            }
+            let real = session.some_rows(opponent.batch, &mut rng);
+            let (team, gamma) = (session.team, self.cfg.sac.gamma as f32);
+            let (model, adversary) = (&mut self.model, &mut self.adversary);
+            let started = std::mem::take(&mut obs);
+            let (found, next) = session.clock.time("adversary", || {
+                let dreamt =
+                    Imagination::unguarded(model, team).rollout(&agent.actor, started, 1, &mut rng)?;
+                let advantage = advantage(agent, team, &dreamt.rows, gamma);
+                let found = adversary.step(model, &dreamt.rows, &advantage, opponent.lambda, &real)?;
+                Ok::<_, Error>((found, dreamt.rows.next_obs)) // rows that ended go on, as in the authors' code
+            })?;
+            (self.found, obs) = (found, next);
+        }
+        Ok(())
+    }
+
+    fn findings(&self, put: &mut dyn FnMut(&str, Value)) {
+        put("model_nll", json!(self.found.nll));
+        put("model_adversarial", json!(self.found.adversarial));
+    }
+
+    fn save(&self, out: &mut Tensors) {
+        out.put_all("model", self.model.save());
+        out.put_all("opponent", self.adversary.save());
+        out.put_f64("found", &[self.found.nll, self.found.adversarial]);
+    }
+
+    fn load(&mut self, from: &Tensors) -> Result<()> {
+        self.model.restore(&from.under("model"))?;
+        self.adversary.load(&from.under("opponent"))?;
+        let found = from.f64("found", 2)?;
+        self.found = AdversaryLosses { nll: found[0], adversarial: found[1] };
+        Ok(())
+    }
+}
+
+/// A = r + γ (1 − d) min_j Q_j(s', π(s')) − min_j Q_j(s, a), with the current critics and π without noise, standardised
+/// over the rows.
+fn advantage(agent: &Sac, team: &Team, rows: &Batch, gamma: f32) -> Vec<f32> {
+    let next_act = agent.actor.mean_batch(team, &rows.next_obs);
+    let next = agent.min_q(Weights::Current, rows.next_obs.view(), next_act.view());
+    let now = agent.min_q(Weights::Current, rows.obs.view(), rows.act.view());
+    let raw: Vec<f64> = (0..rows.len())
+        .map(|i| {
+            let going_on = if rows.done[i] { 0.0 } else { gamma };
+            f64::from(rows.rew[i] + going_on * next[i] - now[i])
+        })
+        .collect();
+    let n = raw.len().max(1) as f64;
+    let mean = raw.iter().sum::<f64>() / n;
+    let std = (raw.iter().map(|a| (a - mean).powi(2)).sum::<f64>() / n).sqrt();
+    raw.iter().map(|a| ((a - mean) / (std + 1e-6)) as f32).collect()
+}
