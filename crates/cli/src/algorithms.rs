@@ -1,9 +1,12 @@
 //! Algorithms by name: which settings each has, where its presets are, and how it is run.
 
 use anyhow::{Result, anyhow, bail};
-use offing::algo::TrainConfig;
-use offing::algo::bc::BcConfig;
-use offing::algo::recipe::RecipeConfig;
+use offing::algo::bc::{self, BcConfig};
+use offing::algo::combo::{self, ComboConfig};
+use offing::algo::rambo::{self, RamboConfig};
+use offing::algo::recipe::{self, RecipeConfig};
+use offing::algo::{ModelConfig, Session, TrainConfig, mobile};
+use offing::sac::SacConfig;
 use offing::uncertainty::UncertaintyConfig;
 use toml::Table;
 
@@ -17,13 +20,20 @@ const PRESETS: &[(&str, &str)] = &[
     ("amorel", include_str!("../../../presets/amorel.toml")),
     ("amorel.paper", include_str!("../../../presets/amorel.paper.toml")),
     ("morel-sac", include_str!("../../../presets/morel-sac.toml")),
+    ("mobile", include_str!("../../../presets/mobile.toml")),
+    ("mobile+sumo", include_str!("../../../presets/mobile+sumo.toml")),
+    ("combo", include_str!("../../../presets/combo.toml")),
+    ("rambo", include_str!("../../../presets/rambo.toml")),
     ("bc", include_str!("../../../presets/bc.toml")),
 ];
 
 const QUICK: &str = include_str!("../../../presets/quick.toml");
 
 /// Names of all algorithms.
-const NAMES: [&str; 4] = ["mopo", "amorel", "morel-sac", "bc"];
+const NAMES: [&str; 7] = ["mopo", "amorel", "morel-sac", "mobile", "combo", "rambo", "bc"];
+
+/// Those that meet uncertainty without an estimator, or do not at all.
+const WITHOUT_ESTIMATOR: [&str; 3] = ["combo", "rambo", "bc"];
 
 /// An algorithm with the estimator asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +46,9 @@ pub(crate) struct Algorithm {
 #[derive(Clone, Debug)]
 pub(crate) enum Plan {
     Recipe(Box<RecipeConfig>),
+    Mobile(Box<RecipeConfig>),
+    Combo(Box<ComboConfig>),
+    Rambo(Box<RamboConfig>),
     Bc(BcConfig),
 }
 
@@ -63,7 +76,14 @@ impl Algorithm {
         })?;
         let estimator = match estimator {
             None => None,
-            Some(_) if base == "bc" => bail!("`{name}`: bc takes no estimator; write `bc`"),
+            Some(_) if WITHOUT_ESTIMATOR.contains(&base) => {
+                bail!("`{name}`: {base} takes no estimator; write `{base}`")
+            }
+            Some("bellman-std") if base != "mobile" => {
+                bail!(
+                    "`{name}`: bellman-std needs the critics of MOBILE; write `mobile`, or choose another estimator"
+                )
+            }
             Some(id) => Some(UncertaintyConfig::from_id(id)?.id()),
         };
         Ok(Self { base, estimator })
@@ -87,6 +107,8 @@ impl Algorithm {
         let dataset = dataset.strip_suffix("-v2").unwrap_or(dataset);
         let mut layers = match self.base {
             "bc" => Layers::of::<BcConfig>()?,
+            "combo" => Layers::of::<ComboConfig>()?,
+            "rambo" => Layers::of::<RamboConfig>()?,
             _ => Layers::of::<RecipeConfig>()?,
         };
         layers.preset(preset(self.base)?, &format!("presets/{}.toml", self.base), Some(dataset))?;
@@ -118,7 +140,11 @@ impl Algorithm {
                 if self.base == "bc" {
                     ["rollout", "model", "sac"].iter().for_each(|key| drop(table.remove(*key)));
                 }
+                let mut of = table.remove("of").and_then(|v| v.try_into::<Table>().ok()).unwrap_or_default();
                 layers.put(table);
+                if let Some(own) = of.remove(self.base).and_then(|v| v.try_into::<Table>().ok()) {
+                    layers.put(own);
+                }
             }
             Some(other) => bail!("unknown profile `{other}`; known: quick"),
         }
@@ -129,6 +155,9 @@ impl Algorithm {
     pub(crate) fn plan(&self, layers: &Layers) -> Result<Plan> {
         let plan = match self.base {
             "bc" => Plan::Bc(layers.read()?),
+            "combo" => Plan::Combo(Box::new(layers.read()?)),
+            "rambo" => Plan::Rambo(Box::new(layers.read()?)),
+            "mobile" => Plan::Mobile(Box::new(layers.read()?)),
             _ => Plan::Recipe(Box::new(layers.read()?)),
         };
         plan.check()?;
@@ -140,26 +169,56 @@ impl Plan {
     /// The training loop's settings.
     pub(crate) fn train(&self) -> &TrainConfig {
         match self {
-            Self::Recipe(cfg) => &cfg.train,
+            Self::Recipe(cfg) | Self::Mobile(cfg) => &cfg.train,
+            Self::Combo(cfg) => &cfg.train,
+            Self::Rambo(cfg) => &cfg.train,
             Self::Bc(cfg) => &cfg.train,
+        }
+    }
+
+    /// The model and the learner, where there are any.
+    fn model_and_learner(&self) -> Option<(&ModelConfig, &SacConfig)> {
+        match self {
+            Self::Recipe(cfg) | Self::Mobile(cfg) => Some((&cfg.model, &cfg.sac)),
+            Self::Combo(cfg) => Some((&cfg.model, &cfg.sac)),
+            Self::Rambo(cfg) => Some((&cfg.model, &cfg.sac)),
+            Self::Bc(_) => None,
         }
     }
 
     /// Says what is wrong with the values, if anything, before a directory is made for them.
     pub(crate) fn check(&self) -> Result<()> {
         self.train().check()?;
-        if let Self::Recipe(cfg) = self {
-            cfg.rollout.check()?;
-            cfg.model.ensemble.check()?;
-            cfg.sac.check()?;
+        match self {
+            Self::Recipe(cfg) | Self::Mobile(cfg) => cfg.rollout.check()?,
+            Self::Combo(cfg) => cfg.check()?,
+            Self::Rambo(cfg) => cfg.check()?,
+            Self::Bc(_) => {}
+        }
+        if let Some((model, sac)) = self.model_and_learner() {
+            model.ensemble.check()?;
+            sac.check()?;
         }
         Ok(())
+    }
+
+    /// Trains; false when it was stopped before the end.
+    pub(crate) fn run(&self, session: &mut Session<'_>) -> offing::Result<bool> {
+        Ok(match self {
+            Self::Recipe(cfg) => recipe::train(cfg, session)?.is_some(),
+            Self::Mobile(cfg) => mobile::train(cfg, session)?.is_some(),
+            Self::Combo(cfg) => combo::train(cfg, session)?.is_some(),
+            Self::Rambo(cfg) => rambo::train(cfg, session)?.is_some(),
+            Self::Bc(cfg) => bc::train(cfg, session)?.is_some(),
+        })
     }
 
     /// As it is written down.
     pub(crate) fn table(&self) -> Result<Table> {
         Ok(match self {
-            Self::Recipe(cfg) => Table::try_from(cfg.as_ref())?,
+            Self::Recipe(cfg) | Self::Mobile(cfg) => Table::try_from(cfg.as_ref())?,
+            Self::Combo(cfg) => Table::try_from(cfg.as_ref())?,
+            Self::Rambo(cfg) => Table::try_from(cfg.as_ref())?,
             Self::Bc(cfg) => Table::try_from(cfg)?,
         })
     }
@@ -182,9 +241,13 @@ mod tests {
     fn plan(name: &str, dataset: &str, variant: Option<&str>) -> RecipeConfig {
         let algorithm = Algorithm::parse(name).unwrap();
         let prepared = algorithm.layers(dataset, variant, None).unwrap();
-        match algorithm.plan(&prepared.layers).unwrap() {
-            Plan::Recipe(cfg) => *cfg,
-            Plan::Bc(_) => panic!("not a recipe"),
+        recipe_of(algorithm.plan(&prepared.layers).unwrap())
+    }
+
+    fn recipe_of(plan: Plan) -> RecipeConfig {
+        match plan {
+            Plan::Recipe(cfg) | Plan::Mobile(cfg) => *cfg,
+            other => panic!("not a recipe: {other:?}"),
         }
     }
 
@@ -198,13 +261,13 @@ mod tests {
                     let prepared = algorithm.layers(&dataset, None, profile).unwrap();
                     algorithm.plan(&prepared.layers).unwrap();
                 }
-                for estimator in estimators.iter().filter(|_| base != "bc") {
+                let with_it = !WITHOUT_ESTIMATOR.contains(&base);
+                let fits = |e: &&UncertaintyConfig| with_it && (e.id() != "bellman-std" || base == "mobile");
+                for estimator in estimators.iter().filter(fits) {
                     let algorithm = Algorithm::parse(&format!("{base}+{}", estimator.id())).unwrap();
                     let prepared = algorithm.layers(&dataset, None, None).unwrap();
-                    match algorithm.plan(&prepared.layers).unwrap() {
-                        Plan::Recipe(cfg) => assert_eq!(cfg.uncertainty.id(), estimator.id()),
-                        Plan::Bc(_) => panic!("not a recipe"),
-                    }
+                    let cfg = recipe_of(algorithm.plan(&prepared.layers).unwrap());
+                    assert_eq!(cfg.uncertainty.id(), estimator.id());
                 }
             }
             plan("mopo", &dataset, Some("kit"));
@@ -223,6 +286,12 @@ mod tests {
             plan("amorel", "hopper-medium", Some("paper")).pessimism,
             Pessimism::Truncate { alpha: 5.0 }
         );
+        let mobile = plan("mobile", "hopper-medium-replay", None);
+        assert_eq!((mobile.uncertainty.id(), mobile.sac.deterministic_backup), ("bellman-std", true));
+        let sumo = plan("mobile+sumo", "hopper-medium-replay", None);
+        assert_eq!((sumo.uncertainty.id(), sumo.pessimism), ("sumo", eq6));
+        let quick = Algorithm::parse("rambo").unwrap().layers("x", None, Some("quick")).unwrap();
+        assert_eq!(quick.layers.table()["train"]["steps"].as_integer(), Some(30_000));
         let kit = plan("mopo", "hopper-medium-v2", Some("kit"));
         assert!(matches!(kit.pessimism, Pessimism::Penalize { lambda: 5.0, .. }));
     }
@@ -233,6 +302,9 @@ mod tests {
             ("mopp", &["`mopp`", "`mopo`"][..]),
             ("mopo+summo", &["`summo`", "`sumo`"]),
             ("bc+sumo", &["bc takes no estimator"]),
+            ("combo+sumo", &["combo takes no estimator"]),
+            ("rambo+sumo", &["rambo takes no estimator"]),
+            ("mopo+bellman-std", &["`mobile`"]),
         ] {
             let error = Algorithm::parse(name).unwrap_err().to_string();
             assert!(pieces.iter().all(|p| error.contains(p)) && !error.contains('\n'), "{error}");

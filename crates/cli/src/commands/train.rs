@@ -5,8 +5,6 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use offing::algo::TrainConfig;
-use offing::algo::bc;
-use offing::algo::recipe;
 use offing::data::catalogue::{Found, Recipe};
 use offing::data::{Dataset, ReadOptions};
 use offing::run::{CONFIG, Clock, RunDir};
@@ -23,7 +21,7 @@ use crate::workshop::{Job, in_session, reference_of};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The algorithm: mopo, amorel, morel-sac (each with any estimator: mopo+sumo) or bc.
+    /// The algorithm: mopo, amorel, morel-sac, mobile (each with any estimator: mopo+sumo), combo, rambo or bc.
     #[arg(required_unless_present_any = ["resume", "config"])]
     algorithm: Option<String>,
     /// A path, a D4RL or Minari id, or the name of a made set.
@@ -92,10 +90,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         if simulators.is_none() {
             session.note("no simulator for this dataset: the policy is not scored on the way");
         }
-        let done = match &plan {
-            Plan::Recipe(cfg) => recipe::train(cfg, session).map(|agent| agent.is_some()),
-            Plan::Bc(cfg) => bc::train(cfg, session).map(|actor| actor.is_some()),
-        };
+        let done = plan.run(session);
         Ok((done, session.clock.clone(), session.scores))
     })?;
     match done {
