@@ -51,11 +51,27 @@ fn made(rows: &str, seed: &str, threads: &str, out: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn quickstart_goes_from_nothing_to_a_score() {
-    let text = stdout(&["quickstart", "--rows", "3000", "-q"]);
-    for piece in ["hopper-random (made)", "3,000 transitions", "verdict: clean", "normalised score"] {
+fn quickstart_goes_from_nothing_to_two_scored_policies_and_a_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().to_str().unwrap();
+    let args = ["-q", "quickstart", "--rows", "3000", "--steps", "60", "--episodes", "2", "--dir", at];
+    let text = stdout(&args);
+    let pieces = [
+        "hopper-medium-replay (made)",
+        "3,000 transitions",
+        "verdict: clean",
+        "MOPO+SUMO",
+        "MOPO without a penalty",
+        "the policies that made the data",
+    ];
+    for piece in pieces {
         assert!(text.contains(piece), "`{piece}` missing in:\n{text}");
     }
+    let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(page.contains("pessimism = ignore") && page.contains("<svg"), "the page shows both runs");
+    assert!(dir.path().join("mopo+sumo/policy.onnx").is_file());
+    // A second call finds everything done.
+    assert_eq!(stdout(&args), text);
 }
 
 #[test]

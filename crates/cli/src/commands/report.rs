@@ -32,11 +32,19 @@ pub(crate) fn run(_context: &Context, args: &Args) -> Result<ExitCode> {
     if found.is_empty() {
         bail!("no run with a {CONFIG} and a {METRICS} was found; give directories made by `offing train`");
     }
+    tell_apart(&mut found);
     found.sort_by(|a, b| (&a.group, a.seed).cmp(&(&b.group, b.seed)));
     page(&found).write(&args.out)?;
     out!("{}", term::table(&HEADER, found.iter().map(Run::row)));
     out!("{}", args.out.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes one page of several runs.
+pub(crate) fn write_page(dirs: &[PathBuf], out: &Path) -> Result<()> {
+    let mut runs = dirs.iter().map(|dir| Run::read(dir)).collect::<Result<Vec<Run>>>()?;
+    tell_apart(&mut runs);
+    page(&runs).write(out)
 }
 
 /// Writes the page of one run beside its files.
@@ -102,6 +110,55 @@ impl Run {
             best_score,
             minutes,
         ]
+    }
+}
+
+/// Adds the settings that differ to the names of groups whose runs were made with several.
+fn tell_apart(runs: &mut [Run]) {
+    let settings: Vec<BTreeMap<String, String>> = runs
+        .iter()
+        .map(|run| {
+            let mut flat = BTreeMap::new();
+            run.config.get("settings").into_iter().for_each(|value| flatten("", value, &mut flat));
+            flat
+        })
+        .collect();
+    let names: Vec<String> = runs.iter().map(|run| run.group.clone()).collect();
+    for (i, run) in runs.iter_mut().enumerate() {
+        let others = (0..names.len()).filter(|&j| names[j] == names[i]);
+        let mut differing = BTreeMap::new();
+        for other in others.map(|j| &settings[j]) {
+            let keys = settings[i].keys().chain(other.keys());
+            for key in keys.filter(|key| settings[i].get(*key) != other.get(*key)) {
+                differing.insert(key, settings[i].get(key).map_or("none", String::as_str));
+            }
+        }
+        // A rule or an estimator of another kind has other settings too; its kind says enough.
+        let kinds: Vec<String> =
+            differing.keys().filter_map(|key| Some(key.strip_suffix(".kind")?.to_string())).collect();
+        let part_of_kind =
+            |key: &str| !key.ends_with(".kind") && kinds.iter().any(|kind| key.starts_with(kind));
+        let words: Vec<String> = differing
+            .into_iter()
+            .filter(|(key, _)| !part_of_kind(key))
+            .map(|(key, value)| format!("{} = {value}", key.strip_suffix(".kind").unwrap_or(key)))
+            .collect();
+        if !words.is_empty() {
+            run.group = format!("{} · {}", run.group, words.join(", "));
+        }
+    }
+}
+
+/// Every leaf of a table under its dotted name.
+fn flatten(name: &str, value: &toml::Value, out: &mut BTreeMap<String, String>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                flatten(&if name.is_empty() { key.clone() } else { format!("{name}.{key}") }, value, out);
+            }
+        }
+        toml::Value::String(text) => drop(out.insert(name.into(), text.clone())),
+        other => drop(out.insert(name.into(), other.to_string())),
     }
 }
 
@@ -217,5 +274,31 @@ fn times(page: &mut Page, runs: &[Run]) {
     if !rows.is_empty() {
         page.heading("Where the time went");
         page.table(&["run", "phase", "seconds"], &rows);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(settings: &str) -> Run {
+        let config = toml::from_str(&format!("[settings]\n{settings}")).unwrap();
+        let (dir, group) = (PathBuf::from("x"), "mopo+sumo · hopper".to_string());
+        Run { dir, group, seed: 0, config, records: Vec::new(), timing: None }
+    }
+
+    #[test]
+    fn runs_with_other_settings_are_told_apart_by_them() {
+        let penalty = "pessimism = { kind = \"penalize\", lambda = 1.0 }\nrollout.real_ratio = 0.9";
+        let ignore = "pessimism = { kind = \"ignore\" }\nrollout.real_ratio = 0.9";
+        let mut runs = [run(penalty), run(ignore), run(penalty)];
+        tell_apart(&mut runs);
+        let groups = runs.map(|r| r.group);
+        assert_eq!(groups[0], "mopo+sumo · hopper · pessimism = penalize");
+        assert_eq!(groups[1], "mopo+sumo · hopper · pessimism = ignore");
+        assert_eq!(groups[0], groups[2]);
+        let mut alike = [run(ignore), run(ignore)];
+        tell_apart(&mut alike);
+        assert_eq!(alike[0].group, "mopo+sumo · hopper");
     }
 }

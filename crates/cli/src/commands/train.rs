@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use offing::algo::TrainConfig;
+use offing::algo::session::Scores;
 use offing::data::catalogue::{Found, Recipe};
 use offing::data::{Dataset, ReadOptions};
 use offing::run::{CONFIG, Clock, RunDir};
@@ -19,47 +20,47 @@ use crate::context::Context;
 use crate::term;
 use crate::workshop::{Job, in_session, reference_of};
 
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub(crate) struct Args {
     /// The algorithm: mopo, amorel, morel-sac, mobile (each with any estimator: mopo+sumo), combo, rambo or bc.
     #[arg(required_unless_present_any = ["resume", "config"])]
-    algorithm: Option<String>,
+    pub(crate) algorithm: Option<String>,
     /// A path, a D4RL or Minari id, or the name of a made set.
     #[arg(required_unless_present_any = ["resume", "config"])]
-    dataset: Option<String>,
+    pub(crate) dataset: Option<String>,
     /// Seed of everything random; the same seed gives the same bytes.
     #[arg(long, default_value_t = 0)]
-    seed: u64,
+    pub(crate) seed: u64,
     /// Hyperparameters by another source: `paper` or `kit`, where they differ from the default.
     #[arg(long)]
-    preset: Option<String>,
+    pub(crate) preset: Option<String>,
     /// `quick`: small networks, 50,000 steps, about an hour on two cores.
     #[arg(long)]
-    profile: Option<String>,
+    pub(crate) profile: Option<String>,
     /// A TOML file over the preset; the config.toml of a run gives that run again.
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// Override one value, such as --set pessimism.lambda=5 (may be repeated).
     #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
+    pub(crate) set: Vec<String>,
     /// Gradient steps.
     #[arg(long)]
-    steps: Option<u64>,
+    pub(crate) steps: Option<u64>,
     /// Learn from about so many rows: whole episodes, drawn at random.
     #[arg(long)]
-    rows: Option<usize>,
+    pub(crate) rows: Option<usize>,
     /// Which physics to evaluate in.
     #[arg(long, default_value_t)]
-    physics: Physics,
+    pub(crate) physics: Physics,
     /// The run directory [default: runs/<ALGORITHM>/<DATASET>/s<SEED>-<hash of the configuration>].
     #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
+    pub(crate) dir: Option<PathBuf>,
     /// Go on with the run in this directory.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["algorithm", "dataset", "config", "set", "steps", "rows", "preset", "profile", "dir"])]
-    resume: Option<PathBuf>,
+    pub(crate) resume: Option<PathBuf>,
     /// One JSON object on stdout for every evaluation, and no progress bar.
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 /// What a run writes down as its config.toml; reading it back gives the same run.
@@ -77,10 +78,33 @@ struct Written {
     settings: Table,
 }
 
+/// How a training ended.
+pub(crate) struct Outcome {
+    /// False when it was stopped; the directory holds what is needed to go on.
+    pub(crate) done: bool,
+    pub(crate) dir: PathBuf,
+    dataset: Dataset,
+    physics: Physics,
+    clock: Clock,
+    scores: Scores,
+}
+
 pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
+    let outcome = train(context, args, None)?;
+    if !outcome.done {
+        return Ok(ExitCode::from(130));
+    }
+    if !args.json {
+        outcome.print();
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Trains, with `preset` (TOML) between the algorithm's own presets and the user's settings.
+pub(crate) fn train(context: &Context, args: &Args, preset: Option<&str>) -> Result<Outcome> {
     let (written, plan, dir, dataset) = match &args.resume {
         Some(dir) => reopen(context, dir)?,
-        None => plan_run(context, args)?,
+        None => plan_run(context, args, preset)?,
     };
     let mut run = RunDir::open_or_create(&dir, &toml::to_string(&written)?)?;
     let physics: Physics = written.physics.parse()?;
@@ -93,24 +117,25 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         let done = plan.run(session);
         Ok((done, session.clock.clone(), session.scores))
     })?;
-    match done {
-        Ok(true) => {}
-        Ok(false) | Err(offing::Error::Stopped) => {
-            context.say(&format!("stopped; go on with: offing train --resume {}", dir.display()));
-            return Ok(ExitCode::from(130));
-        }
-        Err(error) => return Err(error.into()),
+    let done = match done {
+        Err(offing::Error::Stopped) => false,
+        other => other?,
+    };
+    if done {
+        write_timing(&dir, &clock)?;
+        super::report::write_own(&dir)?;
+    } else {
+        context.say(&format!("stopped; go on with: offing train --resume {}", dir.display()));
     }
-    write_timing(&dir, &clock)?;
-    super::report::write_own(&dir)?;
-    if !args.json {
-        finish(&dir, &dataset, scores.last, scores.best, reference_of(&dataset, physics), &clock);
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(Outcome { done, dir, dataset, physics, clock, scores })
 }
 
 /// Puts the layers together and finds the data.
-fn plan_run(context: &Context, args: &Args) -> Result<(Written, Plan, PathBuf, Dataset)> {
+fn plan_run(
+    context: &Context,
+    args: &Args,
+    preset: Option<&str>,
+) -> Result<(Written, Plan, PathBuf, Dataset)> {
     let given: Option<Table> = match &args.config {
         None => None,
         Some(path) => Some(crate::config::read_table(path)?),
@@ -124,6 +149,9 @@ fn plan_run(context: &Context, args: &Args) -> Result<(Written, Plan, PathBuf, D
     let dataset_name = dataset_name.ok_or_else(|| anyhow!("no dataset: give one, or a --config of a run"))?;
     let algorithm = Algorithm::parse(&name)?;
     let mut layers = algorithm.layers(&dataset_name, args.preset.as_deref(), args.profile.as_deref())?;
+    if let Some(preset) = preset {
+        layers.layers.preset(preset, "the command's preset", None)?;
+    }
     let mut rows = args.rows.or(layers.rows);
     let mut seed = args.seed;
     if let Some(table) = &given {
@@ -240,32 +268,29 @@ fn write_timing(dir: &Path, clock: &Clock) -> Result<()> {
     write_json(&dir.join("timing.json"), &serde_json::json!({ "seconds": clock.elapsed(), "phases": phases }))
 }
 
-fn finish(
-    dir: &Path,
-    data: &Dataset,
-    last: Option<f64>,
-    best: Option<f64>,
-    reference: Option<offing::data::scores::Reference>,
-    clock: &Clock,
-) {
-    let score = |x: Option<f64>| match (x, reference) {
-        (Some(x), Some(r)) => format!("{:.1}", r.normalise(x)),
-        _ => "-".into(),
-    };
-    let value = |x: Option<f64>| x.map_or("-".into(), term::number);
-    let behaviour = mean_return(data);
-    let rows = [("last policy", last), ("best on the way", best), ("dataset's mean return", behaviour)]
-        .map(|(name, x)| vec![name.to_string(), value(x), score(x)]);
-    out!("{}", term::table(&[&data.name, "return", "normalised score"], rows));
-    let mut phases = clock.phases();
-    phases.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let parts: Vec<String> = phases.iter().map(|(name, s)| format!("{name} {}", seconds(*s))).collect();
-    out!("{} in all: {}", seconds(clock.elapsed()), parts.join(", "));
-    out!("{}", dir.display());
+impl Outcome {
+    fn print(&self) {
+        let reference = reference_of(&self.dataset, self.physics);
+        let score = |x: Option<f64>| match (x, reference) {
+            (Some(x), Some(r)) => format!("{:.1}", r.normalise(x)),
+            _ => "-".into(),
+        };
+        let value = |x: Option<f64>| x.map_or("-".into(), term::number);
+        let behaviour = mean_return(&self.dataset);
+        let (last, best) = (self.scores.last, self.scores.best);
+        let rows = [("last policy", last), ("best on the way", best), ("dataset's mean return", behaviour)]
+            .map(|(name, x)| vec![name.to_string(), value(x), score(x)]);
+        out!("{}", term::table(&[&self.dataset.name, "return", "normalised score"], rows));
+        let mut phases = self.clock.phases();
+        phases.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let parts: Vec<String> = phases.iter().map(|(name, s)| format!("{name} {}", seconds(*s))).collect();
+        out!("{} in all: {}", seconds(self.clock.elapsed()), parts.join(", "));
+        out!("{}", self.dir.display());
+    }
 }
 
 /// Mean return of the dataset's episodes that ended by themselves or by the clock.
-fn mean_return(data: &Dataset) -> Option<f64> {
+pub(crate) fn mean_return(data: &Dataset) -> Option<f64> {
     let ended = |e: &&std::ops::Range<usize>| {
         e.end > e.start && (data.rows.done[e.end - 1] || data.timeout[e.end - 1])
     };
