@@ -28,6 +28,7 @@ const PRESETS: &[(&str, &str)] = &[
 ];
 
 const QUICK: &str = include_str!("../../../presets/quick.toml");
+const ANTMAZE: &str = include_str!("../../../presets/antmaze.toml");
 
 /// Names of all algorithms.
 const NAMES: [&str; 7] = ["mopo", "amorel", "morel-sac", "mobile", "combo", "rambo", "bc"];
@@ -112,6 +113,9 @@ impl Algorithm {
             _ => Layers::of::<RecipeConfig>()?,
         };
         layers.preset(preset(self.base)?, &format!("presets/{}.toml", self.base), Some(dataset))?;
+        if dataset.starts_with("antmaze") {
+            self.put_shared(&mut layers, toml::from_str(ANTMAZE)?);
+        }
         if let Some(variant) = variant {
             let file = format!("{}.{variant}", self.base);
             let text = preset(&file).map_err(|_| {
@@ -140,15 +144,20 @@ impl Algorithm {
                 if self.base == "bc" {
                     ["rollout", "model", "sac"].iter().for_each(|key| drop(table.remove(*key)));
                 }
-                let mut of = table.remove("of").and_then(|v| v.try_into::<Table>().ok()).unwrap_or_default();
-                layers.put(table);
-                if let Some(own) = of.remove(self.base).and_then(|v| v.try_into::<Table>().ok()) {
-                    layers.put(own);
-                }
+                self.put_shared(&mut layers, table);
             }
             Some(other) => bail!("unknown profile `{other}`; known: quick"),
         }
         Ok(Prepared { layers, rows })
+    }
+
+    /// Puts settings for all algorithms on top, and over them what their `[of.NAME]` says about this one.
+    fn put_shared(&self, layers: &mut Layers, mut table: Table) {
+        let mut of = table.remove("of").and_then(|v| v.try_into::<Table>().ok()).unwrap_or_default();
+        layers.put(table);
+        if let Some(own) = of.remove(self.base).and_then(|v| v.try_into::<Table>().ok()) {
+            layers.put(own);
+        }
     }
 
     /// Reads the layers as this algorithm's settings.
@@ -292,6 +301,10 @@ mod tests {
         assert_eq!((sumo.uncertainty.id(), sumo.pessimism), ("sumo", eq6));
         let quick = Algorithm::parse("rambo").unwrap().layers("x", None, Some("quick")).unwrap();
         assert_eq!(quick.layers.table()["train"]["steps"].as_integer(), Some(30_000));
+        for (name, shift) in [("amorel+sumo", -1.0), ("mobile", 0.0)] {
+            let maze = plan(name, "antmaze-umaze", None).train;
+            assert_eq!((maze.reward_shift, maze.episodes, maze.drop_teleports), (shift, 100, true));
+        }
         let kit = plan("mopo", "hopper-medium-v2", Some("kit"));
         assert!(matches!(kit.pessimism, Pessimism::Penalize { lambda: 5.0, .. }));
     }

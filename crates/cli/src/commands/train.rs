@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow, bail};
 use offing::algo::TrainConfig;
 use offing::algo::session::Scores;
+use offing::data::audit::teleport_rows;
 use offing::data::catalogue::{Found, Recipe};
 use offing::data::{Dataset, ReadOptions};
 use offing::run::{CONFIG, Clock, RunDir};
@@ -234,6 +235,13 @@ pub(crate) fn find_data(
         None => name.to_string(),
     };
     let (mut dataset, _) = load(context, &path, ReadOptions::default())?;
+    if cfg.drop_teleports {
+        let rows = teleport_rows(&dataset);
+        if !rows.is_empty() {
+            context.say(&format!("leaving out {} teleports (train.drop_teleports)", term::count(rows.len())));
+            dataset = dataset.without(&rows);
+        }
+    }
     if let Some(rows) = rows
         && rows < dataset.rows.len()
     {

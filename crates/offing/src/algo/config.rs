@@ -21,6 +21,8 @@ pub struct TrainConfig {
     pub checkpoint_every: u64,
     /// Added to every reward of the dataset before anything else (AntMaze: −1).
     pub reward_shift: f32,
+    /// Leave out rows whose state moves farther in a step than a body can (AntMaze files have some), by the audit's rule.
+    pub drop_teleports: bool,
 }
 
 impl Default for TrainConfig {
@@ -32,6 +34,7 @@ impl Default for TrainConfig {
             episodes: 10,
             checkpoint_every: 10_000,
             reward_shift: 0.0,
+            drop_teleports: false,
         }
     }
 }

@@ -119,6 +119,22 @@ impl Dataset {
         self.keep(kept)
     }
 
+    /// The set without the given rows (in rising order); an episode that loses a row inside becomes two, cut there.
+    pub fn without(&self, rows: &[usize]) -> Self {
+        let mut kept = Vec::new();
+        for episode in &self.episodes {
+            let mut start = episode.start;
+            let from = rows.partition_point(|&row| row < episode.start);
+            for &row in rows[from..].iter().take_while(|&&row| row < episode.end) {
+                kept.push(start..row);
+                start = row + 1;
+            }
+            kept.push(start..episode.end);
+        }
+        kept.retain(|piece| !piece.is_empty());
+        self.keep(kept)
+    }
+
     /// Two sets of whole episodes: about `share` of them, at least one, in the second.
     ///
     /// # Errors
@@ -215,6 +231,12 @@ mod tests {
                 assert!(e.len() == 1 || next == obs, "rows of an episode follow each other");
             }
         }
+        let second = all.episodes[1].clone();
+        let dropped = [0, second.start + 3, second.start + 4, all.rows.len() - 1];
+        let less = all.without(&dropped);
+        assert_eq!((less.rows.len(), less.episodes.len()), (996, all.episodes.len() + 1));
+        assert_eq!(less.episodes[1].len(), 3, "an episode is cut where it loses rows");
+        assert_eq!(less.rows.obs.row(0), all.rows.obs.row(1));
         let one = Dataset { episodes: std::iter::once(0..1000).collect(), ..all };
         assert!(one.split(0.5, 0).unwrap_err().to_string().contains("at least two episodes"));
     }

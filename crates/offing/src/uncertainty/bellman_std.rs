@@ -4,7 +4,7 @@
 //! the unbiased deviation of these averages over the elites. It changes with the critics at every step, so it is not
 //! built once like the other estimators: the algorithm calls [`BellmanStd::score`] with the agent it has.
 
-use ndarray::{Array1, Array2};
+use ndarray::{Array1, Array2, Axis};
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Mat;
@@ -52,28 +52,33 @@ impl BellmanStd {
         Ok(Self { config: config.clone(), elites: elites.to_vec() })
     }
 
-    /// One score a row of the forecast, by the agent's target critics. A row's noise depends on `rng` and its number.
+    /// One score a row of the forecast, by the agent's target critics. Noise depends on `rng`, a row's number and the number of rows.
     ///
     /// # Panics
     /// When the forecast has fewer members than the elites name, or states of another width than the agent's.
     pub fn score(&self, forecast: &Forecast, agent: &Sac, team: &Team, rng: &mut Rng) -> Array1<f32> {
         let (_, rows, width) = forecast.mean.dim();
-        let mut values = Array2::<f64>::zeros((self.elites.len(), rows));
-        let mut eps = vec![0.0f32; rows * (width - 1)];
-        for (e, &member) in self.elites.iter().enumerate() {
-            let mean = forecast.mean.index_axis(ndarray::Axis(0), member);
-            let std = forecast.std.index_axis(ndarray::Axis(0), member);
-            for _ in 0..self.config.samples {
-                Noise::draw(rng).fill(0, width - 1, &mut eps);
-                let next = Mat::from_shape_fn((rows, width - 1), |(i, j)| {
-                    mean[[i, j]] + std[[i, j]] * eps[i * (width - 1) + j]
-                });
-                let act = agent.actor.act_batch(team, &next, rng);
-                let q = agent.min_q(Weights::Target, next.view(), act.view());
-                values.row_mut(e).iter_mut().zip(&q).for_each(|(v, q)| *v += f64::from(*q));
+        let (obs_dim, samples) = (width - 1, self.config.samples);
+        // All draws in one matrix, elite after elite, draw after draw: one long pass through each network.
+        let mut next = Mat::zeros((self.elites.len() * samples * rows, obs_dim));
+        let noise = Noise::draw(rng);
+        let mut draws: Vec<_> = next.axis_chunks_iter_mut(Axis(0), rows.max(1)).collect();
+        team.for_each_mut(&mut draws, |i, draw| {
+            let member = self.elites[i / samples];
+            let (mean, std) =
+                (forecast.mean.index_axis(Axis(0), member), forecast.std.index_axis(Axis(0), member));
+            let mut eps = vec![0.0f32; rows * obs_dim];
+            noise.fill(i * rows, obs_dim, &mut eps);
+            for ((row, col), x) in draw.indexed_iter_mut() {
+                *x = mean[[row, col]] + std[[row, col]] * eps[row * obs_dim + col];
             }
+        });
+        let act = agent.actor.act_batch(team, &next, rng);
+        let q = agent.min_q(Weights::Target, next.view(), act.view());
+        let mut values = Array2::<f64>::zeros((self.elites.len(), rows));
+        for (i, q) in q.iter().enumerate() {
+            values[[i / (samples * rows), i % rows]] += f64::from(*q) / samples as f64;
         }
-        values /= self.config.samples as f64;
         let n = self.elites.len() as f64;
         let deviation = |column: ndarray::ArrayView1<f64>| {
             let mean = column.sum() / n;

@@ -151,26 +151,25 @@ fn far(obs: ArrayView1<f32>, starts: &Starts) -> bool {
 }
 
 fn teleports(data: &Dataset) -> Finding {
-    let b = &data.rows;
-    let rows: Vec<usize> = if data.name.starts_with("antmaze") && b.obs_dim() >= 2 {
-        (0..b.len())
-            .filter(|&i| {
-                (b.next_obs[[i, 0]] - b.obs[[i, 0]]).hypot(b.next_obs[[i, 1]] - b.obs[[i, 1]]) > ANTMAZE_STEP
-            })
-            .collect()
-    } else {
-        let limits = jump_limits(&b.obs, &b.next_obs);
-        (0..b.len())
-            .filter(|&i| {
-                let steps = b.next_obs.row(i).to_owned() - b.obs.row(i);
-                steps.iter().all(|s| s.is_finite())
-                    && steps.iter().zip(&limits).any(|(s, limit)| s.abs() > *limit)
-            })
-            .collect()
-    };
+    let rows = teleport_rows(data);
     about("teleports", Severity::Poison, &rows, || {
         "the state moves farther in one step than the rest of the data ever does; drop these rows".into()
     })
+}
+
+/// Rows whose state moves farther in one step than a body can, or than the rest of the data does.
+pub fn teleport_rows(data: &Dataset) -> Vec<usize> {
+    let b = &data.rows;
+    if data.name.starts_with("antmaze") && b.obs_dim() >= 2 {
+        let step = |i: usize| (b.next_obs[[i, 0]] - b.obs[[i, 0]]).hypot(b.next_obs[[i, 1]] - b.obs[[i, 1]]);
+        return (0..b.len()).filter(|&i| step(i) > ANTMAZE_STEP).collect();
+    }
+    let limits = jump_limits(&b.obs, &b.next_obs);
+    let is_jump = |i: &usize| {
+        let steps = b.next_obs.row(*i).to_owned() - b.obs.row(*i);
+        steps.iter().all(|s| s.is_finite()) && steps.iter().zip(&limits).any(|(s, limit)| s.abs() > *limit)
+    };
+    (0..b.len()).filter(is_jump).collect()
 }
 
 /// Per column, the largest believable step: a multiple of the 99th percentile of its steps, never below a thousandth of

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::scores::reference;
 use super::{Dataset, Reading};
+pub use checks::teleport_rows;
 pub use statistics::Statistics;
 
 /// How much a finding matters.
