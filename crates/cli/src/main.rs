@@ -6,6 +6,7 @@ mod algorithms;
 mod commands;
 mod config;
 mod context;
+mod estimate;
 mod page;
 mod plot;
 mod report;
@@ -41,7 +42,7 @@ enum Command {
     Data(commands::data::Data),
     /// Learn a policy from a dataset.
     Train(commands::train::Args),
-    /// Score a policy in the simulator.
+    /// Score a run's policies, or one policy, in the simulator.
     Eval(commands::eval::Args),
     /// Fit the model of the world and tell how good it is.
     Dynamics(commands::dynamics::Args),
