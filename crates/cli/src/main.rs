@@ -54,6 +54,8 @@ enum Command {
     Calibrate(commands::calibrate::Args),
     /// Put runs on one page: curves, tables, times.
     Report(commands::report::Args),
+    /// Rank the policies of runs without the simulator: fitted Q evaluation and penalised model return.
+    Rank(commands::rank::Args),
     /// Tell how far transitions are from a dataset, which of its rows support them, and raise an alarm.
     Score(commands::score::Args),
     /// Measure speed; every bench writes the same JSON with --json.
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Act(args) => commands::export::act(&args),
         Command::Calibrate(args) => commands::calibrate::run(&context, &args),
         Command::Report(args) => commands::report::run(&context, &args),
+        Command::Rank(args) => commands::rank::run(&context, &args),
         Command::Score(args) => commands::score::run(&context, &args),
         Command::Bench(command) => commands::bench::run(&context, &command),
         Command::Doctor(args) => commands::doctor::run(&context, &args),
