@@ -6,6 +6,7 @@ mod algorithms;
 mod commands;
 mod config;
 mod context;
+mod estimate;
 mod page;
 mod plot;
 mod report;
@@ -41,7 +42,7 @@ enum Command {
     Data(commands::data::Data),
     /// Learn a policy from a dataset.
     Train(commands::train::Args),
-    /// Score a policy in the simulator.
+    /// Score a run's policies, or one policy, in the simulator.
     Eval(commands::eval::Args),
     /// Fit the model of the world and tell how good it is.
     Dynamics(commands::dynamics::Args),
@@ -53,6 +54,8 @@ enum Command {
     Calibrate(commands::calibrate::Args),
     /// Put runs on one page: curves, tables, times.
     Report(commands::report::Args),
+    /// Rank the policies of runs without the simulator: fitted Q evaluation and penalised model return.
+    Rank(commands::rank::Args),
     /// Tell how far transitions are from a dataset, which of its rows support them, and raise an alarm.
     Score(commands::score::Args),
     /// Measure speed; every bench writes the same JSON with --json.
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::Act(args) => commands::export::act(&args),
         Command::Calibrate(args) => commands::calibrate::run(&context, &args),
         Command::Report(args) => commands::report::run(&context, &args),
+        Command::Rank(args) => commands::rank::run(&context, &args),
         Command::Score(args) => commands::score::run(&context, &args),
         Command::Bench(command) => commands::bench::run(&context, &command),
         Command::Doctor(args) => commands::doctor::run(&context, &args),

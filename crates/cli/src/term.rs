@@ -104,6 +104,15 @@ pub(crate) fn number(x: f64) -> String {
     }
 }
 
+/// Seconds in the unit a person would use.
+pub(crate) fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.1} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,6 +121,14 @@ mod tests {
     fn counts_are_grouped_by_thousands() {
         for (n, wanted) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(count(n), wanted);
+        }
+    }
+
+    #[test]
+    fn durations_take_the_unit_that_fits() {
+        for (seconds, wanted) in [(0.04, "0.0 s"), (119.0, "119.0 s"), (120.0, "2 min"), (16_200.0, "4.5 h")]
+        {
+            assert_eq!(duration(seconds), wanted);
         }
     }
 }

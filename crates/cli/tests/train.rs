@@ -3,55 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
+mod training;
 
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::command;
-
-fn ended_well(output: &Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// A small dataset, made once for each test that asks.
-fn data(dir: &Path) -> String {
-    let out = dir.join("hopper-random.hdf5").to_str().unwrap().to_string();
-    ended_well(
-        &command(&["-q", "data", "make", "hopper-random", "--rows", "3000", "--out", &out]).output().unwrap(),
-    );
-    out
-}
-
-/// Arguments of a tiny run: everything is there, nothing takes long.
-fn tiny<'a>(algorithm: &'a str, data: &'a str, dir: &'a str, threads: &'a str) -> Vec<&'a str> {
-    let mut args = vec!["-q", "--threads", threads, "train", algorithm, data, "--dir", dir, "--steps", "400"];
-    for set in [
-        "model.ensemble.hidden=[16,16]",
-        "model.ensemble.decay=[0.0,0.0,0.0]",
-        "model.ensemble.members=3",
-        "model.ensemble.elites=2",
-        "model.ensemble.max_epochs=2",
-        "rollout.every=50",
-        "rollout.starts=100",
-        "sac.hidden=[32,32]",
-        "train.batch=64",
-        "train.evaluate_every=100",
-        "train.checkpoint_every=50",
-        "train.episodes=2",
-    ] {
-        args.extend(["--set", set]);
-    }
-    args
-}
-
-fn outcome(dir: &str) -> Vec<Vec<u8>> {
-    let read = |name| std::fs::read(Path::new(dir).join(name)).unwrap();
-    ["config.toml", "metrics.jsonl", "policy.safetensors", "best.safetensors", "policy.onnx"]
-        .map(read)
-        .to_vec()
-}
+use training::{data, ended_well, outcome, tiny};
 
 fn start(args: &[&str]) -> Child {
     command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()

@@ -24,6 +24,7 @@ pub mod run;
 pub mod collect;
 pub mod algo;
 pub mod calibration;
+pub mod rank;
 
 pub use batch::{Batch, Mat};
 pub use error::{Error, Result};

@@ -1,6 +1,6 @@
-//! `offing eval`: scores a policy in the simulator.
+//! `offing eval`: scores a policy in the simulator, or the last and the best policy of a run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -9,19 +9,23 @@ use offing::env::Pool;
 use offing::eval::{Evaluation, evaluate};
 use offing::policy::{Deterministic, Policy, TanhGaussian, Uniform};
 use offing_mujoco::{Physics, make};
+use serde_json::json;
 
 use super::data::write_json;
+use super::dynamics::task_of;
+use super::train::{mean_return, reopen};
 use crate::context::Context;
 use crate::term;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A policy file (safetensors), or `uniform` for random actions.
+    /// A run directory, a policy file (safetensors), or `uniform` for random actions.
+    #[arg(value_name = "RUN|POLICY")]
     policy: String,
-    /// The task to play, such as `hopper`.
+    /// The task to play, such as `hopper`; a run knows its own.
     #[arg(long)]
-    task: String,
-    /// Episodes to play.
+    task: Option<String>,
+    /// Episodes to play with each policy.
     #[arg(long, default_value_t = 10)]
     episodes: usize,
     /// Seed of starts and noise.
@@ -30,31 +34,120 @@ pub(crate) struct Args {
     /// Sample actions instead of taking the mean.
     #[arg(long)]
     stochastic: bool,
-    /// Which physics to simulate.
-    #[arg(long, default_value_t)]
-    physics: Physics,
+    /// Which physics to simulate [default: the run's own, else d4rl-v2].
+    #[arg(long)]
+    physics: Option<Physics>,
     /// Also write returns and lengths as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
-    let loaded = match args.policy.as_str() {
-        "uniform" => None,
-        path => Some(TanhGaussian::load(path.as_ref())?),
+    let path = Path::new(&args.policy);
+    if path.is_dir() { of_run(context, args, path) } else { of_policy(context, args) }
+}
+
+/// The two policies every run has, in the order of tables: what was learnt, and what the simulator chose on the way.
+pub(crate) const POLICIES: [(&str, &str); 2] =
+    [("last policy", "policy.safetensors"), ("best on the way", "best.safetensors")];
+
+fn of_run(context: &Context, args: &Args, dir: &Path) -> Result<ExitCode> {
+    if args.task.is_some() {
+        bail!("--task is for policy files; {} says itself what it was trained for", dir.display());
+    }
+    let (written, plan, _, data) = reopen(context, dir)?;
+    let Some(task) = task_of(&data.name) else {
+        bail!(
+            "{}: {} has no simulator to play in, so its policies cannot be scored",
+            dir.display(),
+            data.name
+        );
     };
+    let physics = args.physics.map_or_else(|| written.physics.parse(), Ok)?;
+    let mut found = Vec::new();
+    for (name, file) in POLICIES {
+        let path = dir.join(file);
+        match path.exists() {
+            true => found.push((name, file, play(context, args, &task, physics, Some(&path))?)),
+            false if name == "last policy" => {
+                context.say("the run is not finished: its last policy is written at its end")
+            }
+            false => context.say("no policy was scored on the way, so there is no best one"),
+        }
+    }
+    let behaviour = mean_return(&data, plan.train().reward_shift);
+    let reference = d4rl_reference(&data.name, physics);
+    if let Some(path) = &args.json {
+        let policies = found.iter().map(|(name, file, result)| {
+            let mut value = figures(result, reference);
+            value.insert("policy".into(), json!(name));
+            value.insert("file".into(), json!(file));
+            value
+        });
+        let score = behaviour.zip(reference).map(|(mean, r)| r.normalise(mean));
+        let value = json!({
+            "run": dir, "algorithm": written.algorithm, "dataset": written.dataset, "task": task,
+            "physics": physics.to_string(), "seed": args.seed, "stochastic": args.stochastic,
+            "policies": policies.collect::<Vec<_>>(),
+            "dataset_mean_return": behaviour, "dataset_normalised_score": score,
+        });
+        write_json(path, &value)?;
+    }
+    let mut rows: Vec<Vec<String>> = POLICIES
+        .iter()
+        .map(|(name, _)| match found.iter().find(|(found, ..)| found == name) {
+            Some((_, _, result)) => row(name, result, reference),
+            None => vec![name.to_string(), "0".into(), "-".into(), "-".into(), "-".into(), "-".into()],
+        })
+        .collect();
+    let score = behaviour.zip(reference).map_or("-".into(), |(mean, r)| format!("{:.1}", r.normalise(mean)));
+    let mean = behaviour.map_or("-".into(), term::number);
+    rows.push(vec!["dataset's mean return".into(), "-".into(), mean, "-".into(), "-".into(), score]);
+    out!("{}", term::table(&header(&format!("{} on {}", written.algorithm, data.name)), rows));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_policy(context: &Context, args: &Args) -> Result<ExitCode> {
+    let Some(task) = &args.task else {
+        bail!("--task is missing: which task is {} to play, such as `--task hopper`?", args.policy);
+    };
+    let physics = args.physics.unwrap_or_default();
+    let path = (args.policy != "uniform").then(|| Path::new(&args.policy));
+    let result = play(context, args, task, physics, path)?;
+    let reference = d4rl_reference(task, physics);
+    if let Some(path) = &args.json {
+        let mut value = figures(&result, reference);
+        value.insert("policy".into(), json!(args.policy));
+        value.insert("task".into(), json!(task));
+        value.insert("physics".into(), json!(physics.to_string()));
+        value.insert("seed".into(), json!(args.seed));
+        value.insert("stochastic".into(), json!(args.stochastic));
+        write_json(path, &value.into())?;
+    }
+    print(&[(args.policy.clone(), &result)], task, reference);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Plays the episodes with the policy in `path`, or with random actions without one.
+fn play(
+    context: &Context,
+    args: &Args,
+    task: &str,
+    physics: Physics,
+    path: Option<&Path>,
+) -> Result<Evaluation> {
+    let loaded = path.map(TanhGaussian::load).transpose()?;
     let engine = context.engine()?;
-    engine.prepare(&args.task, &mut |line| context.say(line))?;
-    let make_env = || make(engine, &args.task, args.physics);
+    engine.prepare(task, &mut |line| context.say(line))?;
+    let make_env = || make(engine, task, physics);
     let pool = Pool::new(&make_env);
     let spec = pool.with(|env| env.spec().clone())?;
     if let Some(policy) = &loaded
         && (policy.obs_dim(), policy.act_dim()) != (spec.obs_dim, spec.act_dim)
     {
         bail!(
-            "{}: wanted a policy for {} ({} observations, {} actions), found one for {} and {}; check --task",
-            args.policy,
-            args.task,
+            "{}: wanted a policy for {task} ({} observations, {} actions), found one for {} and {}; check --task",
+            path.map_or(args.policy.clone(), |p| p.display().to_string()),
             spec.obs_dim,
             spec.act_dim,
             policy.obs_dim(),
@@ -66,21 +159,16 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         Some(policy) if args.stochastic => policy,
         Some(policy) => &Deterministic(policy),
     };
-    let result = evaluate(&pool, policy, args.episodes, args.seed)?;
-    let reference = d4rl_reference(&args.task, args.physics);
-    if let Some(path) = &args.json {
-        let score = reference.map(|r| result.score(&r));
-        write_json(
-            path,
-            &serde_json::json!({
-                "policy": args.policy, "task": args.task, "physics": args.physics.to_string(), "seed": args.seed,
-                "stochastic": args.stochastic, "mean": result.mean(), "std": result.std(),
-                "standard_error": result.standard_error(), "normalised_score": score, "episodes": result,
-            }),
-        )?;
-    }
-    print(&[(args.policy.clone(), &result)], &args.task, reference);
-    Ok(ExitCode::SUCCESS)
+    Ok(evaluate(&pool, policy, args.episodes, args.seed)?)
+}
+
+fn figures(result: &Evaluation, reference: Option<Reference>) -> serde_json::Map<String, serde_json::Value> {
+    let score = reference.map(|r| result.score(&r));
+    let value = json!({
+        "mean": result.mean(), "std": result.std(), "standard_error": result.standard_error(),
+        "normalised_score": score, "episodes": result,
+    });
+    value.as_object().cloned().unwrap_or_default()
 }
 
 /// D4RL's reference returns, where they apply: v5 counts rewards differently, so it has none.
@@ -90,24 +178,24 @@ fn d4rl_reference(task: &str, physics: Physics) -> Option<Reference> {
 
 /// Prints evaluations on one task as a table.
 pub(crate) fn print(results: &[(String, &Evaluation)], task: &str, reference: Option<Reference>) {
-    let rows = results.iter().map(|(name, result)| {
-        let score = reference.map_or("-".into(), |r| {
-            format!("{:.1} ± {:.1}", result.score(&r), r.normalise_spread(result.standard_error()))
-        });
-        vec![
-            name.clone(),
-            result.returns.len().to_string(),
-            format!("{} ± {}", term::number(result.mean()), term::number(result.standard_error())),
-            term::number(result.std()),
-            term::number(result.mean_length()),
-            score,
-        ]
+    let rows = results.iter().map(|(name, result)| row(name, result, reference));
+    out!("{}", term::table(&header(task), rows));
+}
+
+fn header(title: &str) -> [&str; 6] {
+    [title, "episodes", "mean return ± s.e.", "std", "mean length", "normalised score"]
+}
+
+fn row(name: &str, result: &Evaluation, reference: Option<Reference>) -> Vec<String> {
+    let score = reference.map_or("-".into(), |r| {
+        format!("{:.1} ± {:.1}", result.score(&r), r.normalise_spread(result.standard_error()))
     });
-    out!(
-        "{}",
-        term::table(
-            &[task, "episodes", "mean return ± s.e.", "std", "mean length", "normalised score"],
-            rows
-        )
-    );
+    vec![
+        name.to_string(),
+        result.returns.len().to_string(),
+        format!("{} ± {}", term::number(result.mean()), term::number(result.standard_error())),
+        term::number(result.std()),
+        term::number(result.mean_length()),
+        score,
+    ]
 }

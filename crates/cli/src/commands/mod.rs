@@ -9,6 +9,7 @@ pub(crate) mod dynamics;
 pub(crate) mod eval;
 pub(crate) mod export;
 pub(crate) mod quickstart;
+pub(crate) mod rank;
 pub(crate) mod report;
 pub(crate) mod train;
 pub(crate) mod score;

@@ -9,7 +9,7 @@ use offing::algo::session::Scores;
 use offing::data::audit::teleport_rows;
 use offing::data::catalogue::{Found, Recipe};
 use offing::data::{Dataset, ReadOptions};
-use offing::run::{CONFIG, Clock, RunDir};
+use offing::run::{CONFIG, Clock, RunDir, newest_step};
 use offing_mujoco::Physics;
 use offing_mujoco::made::MakeOptions;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,7 @@ use toml::Table;
 use super::data::{DEFAULT_ROWS, load, make_shown, write_json};
 use crate::algorithms::{Algorithm, Plan};
 use crate::context::Context;
+use crate::estimate::{Forecast, estimate};
 use crate::term;
 use crate::workshop::{Job, in_session, reference_of};
 
@@ -62,21 +63,37 @@ pub(crate) struct Args {
     /// One JSON object on stdout for every evaluation, and no progress bar.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Only tell the resolved settings and what the run would cost.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
+
+/// Shorter trainings start without an estimate: measuring would take longer than it tells.
+const LONG: u64 = 2000;
 
 /// What a run writes down as its config.toml; reading it back gives the same run.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
-    algorithm: String,
-    dataset: String,
-    seed: u64,
+pub(crate) struct Written {
+    pub(crate) algorithm: String,
+    pub(crate) dataset: String,
+    pub(crate) seed: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rows: Option<usize>,
-    physics: String,
+    pub(crate) rows: Option<usize>,
+    pub(crate) physics: String,
     /// Checksum of the transitions trained on: a run does not go on with other data.
-    data: String,
-    settings: Table,
+    pub(crate) data: String,
+    pub(crate) settings: Table,
+}
+
+impl Written {
+    /// The typed settings.
+    pub(crate) fn plan(&self) -> Result<Plan> {
+        let algorithm = Algorithm::parse(&self.algorithm)?;
+        let mut layers = algorithm.layers(&self.dataset, None, None)?.layers;
+        layers.put(self.settings.clone());
+        algorithm.plan(&layers)
+    }
 }
 
 /// How a training ended.
@@ -85,12 +102,21 @@ pub(crate) struct Outcome {
     pub(crate) done: bool,
     pub(crate) dir: PathBuf,
     dataset: Dataset,
+    /// What was added to every reward of the dataset.
+    shift: f32,
     physics: Physics,
     clock: Clock,
     scores: Scores,
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
+    if args.dry_run {
+        let (written, plan, dir, dataset) = planned(context, args, None)?;
+        let cost = cost(context, &written, &plan, &dir, &dataset)?.unwrap_or("the run is finished".into());
+        out!("{}", toml::to_string(&written)?.trim_end());
+        out!("{cost}");
+        return Ok(ExitCode::SUCCESS);
+    }
     let outcome = train(context, args, None)?;
     if !outcome.done {
         return Ok(ExitCode::from(130));
@@ -103,13 +129,18 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
 
 /// Trains, with `preset` (TOML) between the algorithm's own presets and the user's settings.
 pub(crate) fn train(context: &Context, args: &Args, preset: Option<&str>) -> Result<Outcome> {
-    let (written, plan, dir, dataset) = match &args.resume {
-        Some(dir) => reopen(context, dir)?,
-        None => plan_run(context, args, preset)?,
-    };
-    let mut run = RunDir::open_or_create(&dir, &toml::to_string(&written)?)?;
+    let (written, plan, dir, dataset) = planned(context, args, preset)?;
     let physics: Physics = written.physics.parse()?;
     let steps = plan.train().steps;
+    let left = steps.saturating_sub(newest_step(&dir).unwrap_or(0));
+    if !context.quiet
+        && !args.json
+        && left >= LONG
+        && let Some(words) = cost(context, &written, &plan, &dir, &dataset)?
+    {
+        context.say(&words);
+    }
+    let mut run = RunDir::open_or_create(&dir, &toml::to_string(&written)?)?;
     let job = Job { dataset: &dataset, physics, seed: written.seed, steps, json: args.json };
     let (done, clock, scores) = in_session(context, &job, &mut run, |session, simulators| {
         if simulators.is_none() {
@@ -120,15 +151,61 @@ pub(crate) fn train(context: &Context, args: &Args, preset: Option<&str>) -> Res
     })?;
     let done = match done {
         Err(offing::Error::Stopped) => false,
-        other => other?,
+        other => other.map_err(|e| with_way_on(e.into(), &dir))?,
     };
     if done {
-        write_timing(&dir, &clock)?;
-        super::report::write_own(&dir)?;
+        write_timing(&dir, &clock)
+            .and_then(|()| super::report::write_own(&dir))
+            .map_err(|e| with_way_on(e, &dir))?;
     } else {
         context.say(&format!("stopped; go on with: offing train --resume {}", dir.display()));
     }
-    Ok(Outcome { done, dir, dataset, physics, clock, scores })
+    let shift = plan.train().reward_shift;
+    Ok(Outcome { done, dir, dataset, shift, physics, clock, scores })
+}
+
+/// The run that was asked for: a new one, or one to go on with.
+fn planned(
+    context: &Context,
+    args: &Args,
+    preset: Option<&str>,
+) -> Result<(Written, Plan, PathBuf, Dataset)> {
+    let planned = match &args.resume {
+        Some(dir) => reopen(context, dir)?,
+        None => plan_run(context, args, preset)?,
+    };
+    let data = &planned.3;
+    context.say(&format!("learning from {} transitions of {}", term::count(data.rows.len()), data.name));
+    Ok(planned)
+}
+
+/// What is left of the run will cost so much; nothing when nothing is left.
+fn cost(
+    context: &Context,
+    written: &Written,
+    plan: &Plan,
+    dir: &Path,
+    data: &Dataset,
+) -> Result<Option<String>> {
+    let left = plan.train().steps.saturating_sub(newest_step(dir).unwrap_or(0));
+    let physics = written.physics.parse()?;
+    (left > 0).then(|| estimate(context, &Forecast { written, data, physics, left })).transpose()
+}
+
+/// Nothing that was kept is lost when a disk is full; the message says how to go on.
+fn with_way_on(error: anyhow::Error, dir: &Path) -> anyhow::Error {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    match error.downcast_ref() {
+        Some(offing::Error::Io { cause, .. })
+            if matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge) =>
+        {
+            anyhow!(
+                "{error}; what was kept before is whole: make room, then go on with: offing train --resume {}",
+                dir.display()
+            )
+        }
+        _ => error,
+    }
 }
 
 /// Puts the layers together and finds the data.
@@ -189,7 +266,7 @@ fn plan_run(
 }
 
 /// Reads a run's own configuration and checks that the data are still the same.
-fn reopen(context: &Context, dir: &Path) -> Result<(Written, Plan, PathBuf, Dataset)> {
+pub(crate) fn reopen(context: &Context, dir: &Path) -> Result<(Written, Plan, PathBuf, Dataset)> {
     let path = dir.join(CONFIG);
     if !path.is_file() {
         bail!("{}: wanted a run directory with a {CONFIG}, found none; check the path", dir.display());
@@ -198,10 +275,7 @@ fn reopen(context: &Context, dir: &Path) -> Result<(Written, Plan, PathBuf, Data
     let written: Written = table.try_into().map_err(|e: toml::de::Error| {
         anyhow!("{}: {}; it is no training run", path.display(), e.message())
     })?;
-    let algorithm = Algorithm::parse(&written.algorithm)?;
-    let mut layers = algorithm.layers(&written.dataset, None, None)?.layers;
-    layers.put(written.settings.clone());
-    let plan = algorithm.plan(&layers)?;
+    let plan = written.plan()?;
     let dataset = find_data(context, &written.dataset, written.rows, plan.train())?;
     if dataset.digest() != written.data {
         bail!(
@@ -250,11 +324,6 @@ pub(crate) fn find_data(
     if cfg.reward_shift != 0.0 {
         dataset.rows.rew += cfg.reward_shift;
     }
-    context.say(&format!(
-        "learning from {} transitions of {}",
-        term::count(dataset.rows.len()),
-        dataset.name
-    ));
     Ok(dataset)
 }
 
@@ -284,29 +353,28 @@ impl Outcome {
             _ => "-".into(),
         };
         let value = |x: Option<f64>| x.map_or("-".into(), term::number);
-        let behaviour = mean_return(&self.dataset);
+        let behaviour = mean_return(&self.dataset, self.shift);
         let (last, best) = (self.scores.last, self.scores.best);
         let rows = [("last policy", last), ("best on the way", best), ("dataset's mean return", behaviour)]
             .map(|(name, x)| vec![name.to_string(), value(x), score(x)]);
         out!("{}", term::table(&[&self.dataset.name, "return", "normalised score"], rows));
         let mut phases = self.clock.phases();
         phases.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let parts: Vec<String> = phases.iter().map(|(name, s)| format!("{name} {}", seconds(*s))).collect();
-        out!("{} in all: {}", seconds(self.clock.elapsed()), parts.join(", "));
+        let parts: Vec<String> =
+            phases.iter().map(|(name, s)| format!("{name} {}", term::duration(*s))).collect();
+        out!("{} in all: {}", term::duration(self.clock.elapsed()), parts.join(", "));
         out!("{}", self.dir.display());
     }
 }
 
-/// Mean return of the dataset's episodes that ended by themselves or by the clock.
-pub(crate) fn mean_return(data: &Dataset) -> Option<f64> {
+/// Mean return of the dataset's episodes that ended by themselves or by the clock, without the `shift` that was added to
+/// every reward.
+pub(crate) fn mean_return(data: &Dataset, shift: f32) -> Option<f64> {
     let ended = |e: &&std::ops::Range<usize>| {
         e.end > e.start && (data.rows.done[e.end - 1] || data.timeout[e.end - 1])
     };
-    let total = |e: &std::ops::Range<usize>| e.clone().map(|i| f64::from(data.rows.rew[i])).sum::<f64>();
+    let total =
+        |e: &std::ops::Range<usize>| e.clone().map(|i| f64::from(data.rows.rew[i] - shift)).sum::<f64>();
     let returns: Vec<f64> = data.episodes.iter().filter(ended).map(total).collect();
     (!returns.is_empty()).then(|| returns.iter().sum::<f64>() / returns.len() as f64)
-}
-
-fn seconds(s: f64) -> String {
-    if s < 120.0 { format!("{s:.1} s") } else { format!("{:.0} min", s / 60.0) }
 }

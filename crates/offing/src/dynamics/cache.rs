@@ -125,6 +125,11 @@ fn cached_every(
     Ok(Cached { model: found.model.with_termination(termination), ..found })
 }
 
+/// Whether [`cached`] would find the model finished.
+pub fn is_kept(home: &Home, fit: &Fit<'_>) -> Result<bool> {
+    Ok(report_file(&home.root().join("models").join(key(fit)?)).exists())
+}
+
 /// Name of a model: a hash of everything its weights follow from.
 pub fn key(fit: &Fit<'_>) -> Result<String> {
     let mut hash = Sha256::new();
@@ -313,7 +318,9 @@ mod tests {
     fn the_second_call_finds_what_the_first_trained() {
         let (dir, rows, config) = (tempfile::tempdir().unwrap(), rows(), config());
         let home = Home::new(dir.path());
+        assert!(!is_kept(&home, &fit(&rows, &config)).unwrap());
         let first = call(&home, fit(&rows, &config), None).0.unwrap();
+        assert!(is_kept(&home, &fit(&rows, &config)).unwrap());
         let second = call(&home, fit(&rows, &config), None).0.unwrap();
         assert!(first.fresh && !second.fresh);
         assert_eq!(bytes(&first), bytes(&second));

@@ -22,7 +22,7 @@ mod tests;
 mod trainer;
 
 pub use adversary::{Adversary, AdversaryConfig, AdversaryLosses};
-pub use cache::{Cached, Fit, FitEvent, cached, key as model_key};
+pub use cache::{Cached, Fit, FitEvent, cached, is_kept, key as model_key};
 pub use config::EnsembleConfig;
 pub use data::{Scaler, check_rows};
 pub use ensemble::Ensemble;

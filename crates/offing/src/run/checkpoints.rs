@@ -61,17 +61,22 @@ impl Checkpoints {
         (None, refused)
     }
 
+    /// Steps of all checkpoints, oldest first.
+    fn steps(&self) -> Vec<u64> {
+        steps_in(&self.dir)
+    }
+
     fn path(&self, step: u64) -> PathBuf {
         self.dir.join(format!("{step:012}.safetensors"))
     }
+}
 
-    /// Steps of all checkpoints, oldest first.
-    fn steps(&self) -> Vec<u64> {
-        let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
-        let mut steps: Vec<u64> = entries
-            .filter_map(|e| e.file_name().to_string_lossy().strip_suffix(".safetensors")?.parse().ok())
-            .collect();
-        steps.sort_unstable();
-        steps
-    }
+/// Steps of the checkpoints in a directory, oldest first; none when there is no such directory.
+pub(super) fn steps_in(dir: &Path) -> Vec<u64> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut steps: Vec<u64> = entries
+        .filter_map(|e| e.file_name().to_string_lossy().strip_suffix(".safetensors")?.parse().ok())
+        .collect();
+    steps.sort_unstable();
+    steps
 }

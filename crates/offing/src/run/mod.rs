@@ -3,6 +3,7 @@
 //! ```text
 //! config.toml            what was asked for, resolved; itself runnable
 //! metrics.jsonl          one JSON object a line; no clock in it, so equal seeds give equal bytes
+//! events.out.tfevents.*  the same for TensorBoard
 //! checkpoints/           the last two, each with a checksum, written whole or not at all
 //! ```
 //!
@@ -23,6 +24,7 @@
 
 mod checkpoints;
 mod clock;
+mod events;
 mod metrics;
 #[cfg(test)]
 mod tests;
@@ -38,12 +40,17 @@ use crate::error::{Error, Result};
 use crate::home::write_atomic;
 use crate::nn::Tensors;
 use checkpoints::Checkpoints;
+use events::Events;
 use metrics::Metrics;
 
 /// A run's configuration file.
 pub const CONFIG: &str = "config.toml";
 /// A run's metrics file.
 pub const METRICS: &str = "metrics.jsonl";
+/// A run's event file. TensorBoard takes every file with `tfevents` in its name.
+pub const EVENTS: &str = "events.out.tfevents.offing";
+
+const CHECKPOINTS: &str = "checkpoints";
 
 /// What to do next, said by whoever watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +67,8 @@ pub struct RunDir {
     path: PathBuf,
     config: String,
     metrics: Metrics,
+    /// Opened with the first record, which may follow records of an earlier process.
+    events: Option<Events>,
     checkpoints: Checkpoints,
     /// What is worth telling the user: checkpoints that were refused.
     notes: Vec<String>,
@@ -111,7 +120,8 @@ impl RunDir {
             path: path.to_path_buf(),
             config,
             metrics: Metrics::open(&path.join(METRICS))?,
-            checkpoints: Checkpoints::open(&path.join("checkpoints"))?,
+            events: None,
+            checkpoints: Checkpoints::open(&path.join(CHECKPOINTS))?,
             notes: Vec::new(),
             _lock: lock,
         })
@@ -135,9 +145,18 @@ impl RunDir {
         Ok(())
     }
 
-    /// Appends one line to the metrics. `values` is an object with a `step`.
+    /// Appends one line to the metrics and one event for TensorBoard. `values` is an object with a `step`.
     pub fn record(&mut self, values: serde_json::Value) -> Result<()> {
-        self.metrics.append(&values)
+        self.metrics.append(&values)?;
+        match (&mut self.events, values.as_object()) {
+            (Some(events), Some(record)) => events.append(record),
+            _ => self.rewrite_events(),
+        }
+    }
+
+    fn rewrite_events(&mut self) -> Result<()> {
+        self.events = Some(Events::rewrite(&self.path.join(EVENTS), &self.records()?)?);
+        Ok(())
     }
 
     /// Everything recorded so far.
@@ -156,6 +175,7 @@ impl RunDir {
         let (found, refused) = self.checkpoints.newest();
         self.notes.extend(refused);
         self.metrics.keep_until(found.as_ref().map(|(step, _)| *step))?;
+        self.rewrite_events()?;
         Ok(found)
     }
 
@@ -170,6 +190,11 @@ impl RunDir {
         write_atomic(&path, |f| f.write_all(content))?;
         Ok(path)
     }
+}
+
+/// The step of the newest checkpoint of the run at `path`, without taking hold of the run; none when there is none.
+pub fn newest_step(path: &Path) -> Option<u64> {
+    checkpoints::steps_in(&path.join(CHECKPOINTS)).pop()
 }
 
 fn lock(path: &Path) -> Result<File> {

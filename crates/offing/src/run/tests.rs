@@ -68,3 +68,23 @@ fn a_second_holder_and_another_configuration_are_refused() {
     let none = RunDir::open(&dir.path().join("nothing")).unwrap_err().to_string();
     assert!(none.contains("wanted a run directory"), "{none}");
 }
+
+#[test]
+fn events_are_those_of_an_uninterrupted_run() {
+    let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut run = RunDir::open_or_create(whole.path(), "").unwrap();
+    (1..=4).for_each(|step| run.record(json!({ "step": step, "return": 0.5 * step as f64 })).unwrap());
+    let mut run = RunDir::open_or_create(parts.path(), "").unwrap();
+    (1..=2).for_each(|step| run.record(json!({ "step": step, "return": 0.5 * step as f64 })).unwrap());
+    run.checkpoint(2, &state(2)).unwrap();
+    run.record(json!({ "step": 3, "return": 99.0 })).unwrap();
+    drop(run);
+    // As a process that was killed in the middle of a write leaves it.
+    let events = parts.path().join(EVENTS);
+    let half = fs::read(&events).unwrap();
+    fs::write(&events, &half[..half.len() - 5]).unwrap();
+    let mut run = RunDir::open(parts.path()).unwrap();
+    assert_eq!(run.resume().unwrap().unwrap().0, 2);
+    (3..=4).for_each(|step| run.record(json!({ "step": step, "return": 0.5 * step as f64 })).unwrap());
+    assert_eq!(fs::read(whole.path().join(EVENTS)).unwrap(), fs::read(&events).unwrap());
+}

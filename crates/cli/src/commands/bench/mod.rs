@@ -5,6 +5,7 @@ mod dynamics;
 mod env;
 mod knn;
 mod sac;
+mod train;
 mod uncertainty;
 
 use std::path::PathBuf;
@@ -37,6 +38,8 @@ pub(crate) enum Bench {
     Dynamics(dynamics::Args),
     /// Scoring imagined rows, beside the ensemble's own forward pass.
     Uncertainty(uncertainty::Args),
+    /// Whole trainings: seconds of a thousand gradient steps by phase, the projected run, memory.
+    Train(train::Args),
 }
 
 pub(crate) fn run(context: &Context, command: &Bench) -> Result<ExitCode> {
@@ -47,6 +50,7 @@ pub(crate) fn run(context: &Context, command: &Bench) -> Result<ExitCode> {
         Bench::Sac(args) => sac::run(args),
         Bench::Dynamics(args) => dynamics::run(args),
         Bench::Uncertainty(args) => uncertainty::run(context, args),
+        Bench::Train(args) => train::run(context, args),
     }
 }
 

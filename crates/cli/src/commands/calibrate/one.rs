@@ -15,6 +15,7 @@ use super::super::data::write_json;
 use super::super::dynamics::task_of;
 use super::super::train::{file_word, find_data, short_hash};
 use crate::context::Context;
+use crate::term;
 use crate::workshop::{Job, in_session};
 
 /// Share of the episodes that stand for the truth where there is no simulator.
@@ -47,6 +48,7 @@ struct Written<'a> {
 /// The study; `None` when it was stopped on the way.
 pub(crate) fn run_one(context: &Context, plan: &Plan) -> Result<Option<Study>> {
     let all = find_data(context, &plan.dataset, plan.rows, &plan.config.train)?;
+    context.say(&format!("learning from {} transitions of {}", term::count(all.rows.len()), all.name));
     let (data, held) = match task_of(&all.name).is_some() {
         true => (all, None),
         false => {

@@ -1,0 +1,174 @@
+//! The judges against answers known beforehand, and against the truth on a point mass.
+
+use ndarray::{Array1, Array3};
+
+use super::*;
+use crate::batch::Batch;
+use crate::data::make::{Block, Follow, make};
+use crate::dynamics::{DynamicsModel, Ensemble, EnsembleConfig, Forecast, Members, Step, TerminationConfig};
+use crate::env::point_mass::PointMass;
+use crate::env::{Env, Pool};
+use crate::error::Error;
+use crate::eval::evaluate;
+use crate::imagination::Imagination;
+use crate::nn::Team;
+use crate::pessimism::{Normaliser, Pessimism};
+use crate::policy::Policy;
+use crate::rng::Rng;
+use crate::run::Flow;
+use crate::sac::Mean;
+use crate::stats::spearman;
+use crate::uncertainty::{Source, UncertaintyConfig};
+
+/// Steers to the middle a third of the time, and anywhere else: the data show every part of the arena.
+struct Clumsy;
+
+impl Policy for Clumsy {
+    fn act(&self, obs: &[f32], rng: &mut Rng, act: &mut [f32]) {
+        let careful = rng.uniform() < 0.3;
+        for (i, a) in act.iter_mut().enumerate() {
+            let steer = -0.6 * obs[i] - 0.6 * obs[2 + i];
+            *a = if careful { steer.clamp(-1.0, 1.0) } else { rng.range(-1.0, 1.0) as f32 };
+        }
+    }
+}
+
+fn data(rows: usize) -> Dataset {
+    let new = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::new())) };
+    make("point-mass", &Pool::new(&new), &[Block { rows, behaviour: &Follow(&Clumsy) }], 0, &mut |_| ())
+        .unwrap()
+}
+
+/// a = tanh(−gain · (x + v)): the larger the gain, the sooner it is in the middle.
+fn steer(gain: f32) -> Actor {
+    let mut tensors = Tensors::default();
+    let k = -gain;
+    tensors.put_f32("mean.weight", &[2, 4], vec![k, 0.0, k, 0.0, 0.0, k, 0.0, k]);
+    tensors.put_f32("mean.bias", &[2], vec![0.0; 2]);
+    tensors.put_f32("log_std.weight", &[2, 4], vec![0.0; 8]);
+    tensors.put_f32("log_std.bias", &[2], vec![-1.0; 2]);
+    Actor::from_policy(&tensors).unwrap()
+}
+
+const GAINS: [f32; 4] = [1.0, 0.3, 0.1, 0.0];
+
+/// Mean returns of the policies in the simulator.
+fn truth() -> Vec<f64> {
+    let new = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::new())) };
+    let pool = Pool::new(&new);
+    GAINS.iter().map(|&g| evaluate(&pool, &Mean(&steer(g)), 50, 0).unwrap().mean()).collect()
+}
+
+fn quick() -> FittedQConfig {
+    FittedQConfig { steps: 1500, batch: 128, hidden: vec![48; 2], lr: 1e-3, gamma: 0.95, tau: 0.02 }
+}
+
+#[test]
+fn fitted_q_finds_what_is_known_beforehand() {
+    let mut data = data(400);
+    data.rows.rew.fill(1.0);
+    let cfg = FittedQConfig { gamma: 0.5, ..quick() };
+    let team = Team::new(1);
+    let value =
+        |data: &Dataset| fitted_q(&cfg, data, &steer(1.0), &team, 0, &mut |_| Flow::Continue).unwrap().value;
+    data.rows.done.fill(true);
+    assert!((value(&data) - 1.0).abs() < 0.05, "the reward, then the end: {}", value(&data));
+    data.rows.done.fill(false);
+    assert!((value(&data) - 2.0).abs() < 0.1, "1 / (1 − γ) for ever: {}", value(&data));
+}
+
+#[test]
+fn fitted_q_orders_policies_as_the_simulator_does_on_any_number_of_threads() {
+    let data = data(6000);
+    let judge = |gain: f32, threads: usize| {
+        fitted_q(&quick(), &data, &steer(gain), &Team::new(threads), 0, &mut |_| Flow::Continue).unwrap()
+    };
+    let values: Vec<f64> = GAINS.iter().map(|&g| judge(g, 2).value).collect();
+    assert_eq!(spearman(&values, &truth()), 1.0, "{values:?} against {:?}", truth());
+    assert_eq!(judge(0.2, 1), judge(0.2, 3));
+    let stopped = fitted_q(&quick(), &data, &steer(1.0), &Team::new(1), 0, &mut |_| Flow::Stop);
+    assert!(matches!(stopped, Err(Error::Stopped)));
+}
+
+/// s' = s + 1 with reward 1; ends beyond 3; explodes from below 0.
+struct Counting;
+
+impl DynamicsModel for Counting {
+    fn forecast(&self, obs: &Mat, _act: &Mat) -> Forecast {
+        let shape = (1, obs.nrows(), obs.ncols() + 1);
+        Forecast { mean: Array3::zeros(shape), std: Array3::zeros(shape) }
+    }
+
+    fn done(&self, _obs: &Mat, _act: &Mat, next_obs: &Mat) -> Array1<bool> {
+        next_obs.column(0).mapv(|x| x > 3.0)
+    }
+
+    fn step(&self, obs: &Mat, act: &Mat, _members: Members, _rng: &mut Rng) -> Step {
+        let next_obs = obs.mapv(|x| if x < 0.0 { f32::INFINITY } else { x + 1.0 });
+        let done = self.done(obs, act, &next_obs);
+        let rew = Array1::ones(obs.nrows());
+        Step::of_rows(Batch { obs: obs.clone(), act: act.clone(), rew, next_obs, done })
+    }
+}
+
+#[test]
+fn a_model_return_adds_up_discounted_rewards_until_the_end() {
+    let team = Team::new(1);
+    let guard = Pessimism::Ignore {}.calibrate(0.0, &ndarray::arr1(&[0.0, 1.0])).unwrap();
+    let mut dream = Imagination { model: &Counting, estimator: None, guard, team: &team };
+    let cfg = ModelReturnConfig { length: 10, gamma: 0.5, ..Default::default() };
+    let mut rng = Rng::stream(0, "t", 0);
+    // From 0 four steps, from 2 two: (1 + ½ + ¼ + ⅛ + 1 + ½) / 2.
+    let starts = Mat::from_shape_fn((2, 4), |(i, _)| 2.0 * i as f32);
+    let found = model_return(&cfg, &mut dream, &steer(1.0), starts, -7.0, &mut rng).unwrap();
+    assert_eq!((found.value, found.unpenalised, found.length, found.exploded), (1.6875, 1.6875, 3.0, 0.0));
+    // The second explodes at once: ten steps of the worst, discounted.
+    let starts = Mat::from_shape_fn((2, 4), |(i, _)| 2.0 - 3.0 * i as f32);
+    let found = model_return(&cfg, &mut dream, &steer(1.0), starts, -7.0, &mut rng).unwrap();
+    let rest: f64 = (0..10).map(|t| 0.5f64.powi(t)).sum();
+    assert_eq!((found.value, found.exploded), ((1.5 - 7.0 * rest) / 2.0, 0.5));
+    assert_eq!(found.unpenalised, 0.75);
+}
+
+#[test]
+fn a_learnt_model_with_the_penalty_orders_policies_as_the_simulator_does() {
+    let (data, team) = (data(6000), Team::new(2));
+    let cfg = EnsembleConfig {
+        members: 3,
+        elites: 2,
+        hidden: vec![48, 48],
+        decay: vec![2.5e-5; 3],
+        max_epochs: Some(12),
+        ..EnsembleConfig::default()
+    };
+    let rule = TerminationConfig::Expression { alive: "obs[0] * obs[0] + obs[1] * obs[1] < 9".into() };
+    let model = Ensemble::fit(&cfg, &data.rows, 0, &team, |_, _| Ok(())).unwrap();
+    let model = model.with_termination(rule.build(&data.rows, 0).unwrap());
+    let sumo = UncertaintyConfig::from_id("sumo").unwrap().build(&Source::of_data(&data.rows)).unwrap();
+    let rule = |lambda| Pessimism::Penalize { lambda, normaliser: Normaliser::Dataset, reward_range: None };
+    let judge = |gain: f32, lambda: f32| {
+        let guard = rule(lambda).calibrate(sumo.max_baseline(), &data.rows.rew).unwrap();
+        let mut dream = Imagination { model: &model, estimator: Some(&*sumo), guard, team: &team };
+        let cfg = ModelReturnConfig { length: 60, gamma: 0.95, lambda, ..Default::default() };
+        let policy = without_noise(&steer(gain)).unwrap();
+        let mut rng = Rng::stream(0, "judge", 0);
+        model_return(&cfg, &mut dream, &policy, first_states(&data), -10.0, &mut rng).unwrap()
+    };
+    let values: Vec<f64> = GAINS.iter().map(|&g| judge(g, 0.1).value).collect();
+    assert_eq!(spearman(&values, &truth()), 1.0, "{values:?} against {:?}", truth());
+    let (free, dear) = (judge(1.0, 0.0), judge(1.0, 1.0));
+    assert_eq!(free.value, free.unpenalised);
+    assert!(dear.value < free.value && dear.unpenalised == free.unpenalised, "{dear:?} {free:?}");
+    assert_eq!(judge(1.0, 1.0), dear, "the same again");
+}
+
+#[test]
+fn a_policy_without_noise_acts_as_its_mean() {
+    let (policy, team) = (steer(0.7), Team::new(1));
+    let obs = Mat::from_shape_fn((20, 4), |(i, j)| (i as f32 - 10.0) * 0.1 + j as f32);
+    let quiet = without_noise(&policy).unwrap();
+    let acts = quiet.act_batch(&team, &obs, &mut Rng::stream(0, "t", 0));
+    let means = policy.mean_batch(&team, &obs);
+    assert!(acts.iter().zip(&means).all(|(a, m)| (a - m).abs() < 1e-6));
+    assert!(policy.act_batch(&team, &obs, &mut Rng::stream(0, "t", 0)) != means);
+}
