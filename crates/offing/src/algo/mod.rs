@@ -3,12 +3,16 @@
 //! | name | file | paper |
 //! |---|---|---|
 //! | `mopo`, `amorel`, `morel-sac`, each with any estimator | [`recipe`] | Algorithms 1 and 2; Yu et al. 2020 |
+//! | `morel`, with any estimator | [`morel`] | Kidambi et al. 2020 |
 //! | `bc` | [`bc`] | behaviour cloning |
 
 pub mod bc;
 pub mod config;
+pub mod morel;
 pub mod recipe;
 pub mod session;
+#[cfg(test)]
+mod morel_tests;
 #[cfg(test)]
 mod tests;
 

@@ -221,6 +221,11 @@ impl Stack {
         Some((bad / per_net, self.shape.units[bad % per_net].0))
     }
 
+    /// All panels, network after network, in storage order.
+    pub(super) fn panels(&self) -> &[Panel] {
+        &self.panels
+    }
+
     /// What this stack keeps, with the suffix of its tensors' names.
     pub(super) fn fields(&self) -> impl Iterator<Item = (Field, &'static str)> + use<> {
         let kept = |field: Field| self.panels.first().is_some_and(|p| !field.of(p).is_empty());

@@ -50,14 +50,14 @@ impl Tangent {
 }
 
 /// `y = (h·V + dh·W) ∘ slope`; no `dh` for the first layer, whose input does not move.
-struct Push<'a> {
-    h: &'a Panels,
-    dh: Option<&'a Panels>,
-    rows: usize,
-    w: &'a [Panel],
-    v: &'a [Panel],
-    slope: Slope<'a>,
-    y: &'a mut Panels,
+pub(super) struct Push<'a> {
+    pub h: &'a Panels,
+    pub dh: Option<&'a Panels>,
+    pub rows: usize,
+    pub w: &'a [Panel],
+    pub v: &'a [Panel],
+    pub slope: Slope<'a>,
+    pub y: &'a mut Panels,
 }
 
 dispatch!(
@@ -122,6 +122,27 @@ impl Stack {
     pub fn flat(&self, net: usize) -> Vec<f32> {
         let layers = (0..self.shape().layers()).map(|l| self.get(net, l, Field::Weight));
         layers.flat_map(|(weight, bias)| weight.into_iter().chain(bias)).collect()
+    }
+
+    /// Σ over `parts` of the first network's weights, in the order of the parts and in f64, as [`Stack::flat`] has them.
+    pub(crate) fn sum<'s>(mut parts: impl Iterator<Item = &'s Stack>) -> Vec<f64> {
+        let Some(first) = parts.next() else { return Vec::new() };
+        let wide = |panel: &Panel| panel.w.iter().map(|&w| f64::from(w)).collect::<Vec<f64>>();
+        let mut totals: Vec<Vec<f64>> = first.panels().iter().map(wide).collect();
+        for part in parts {
+            for (total, panel) in totals.iter_mut().zip(part.panels()) {
+                total.iter_mut().zip(panel.w.iter()).for_each(|(t, &w)| *t += f64::from(w));
+            }
+        }
+        let shape = first.shape();
+        let mut flat = Vec::with_capacity(first.params());
+        for l in 0..shape.layers() {
+            let (inputs, outputs, lanes) = (shape.inputs(l), shape.outputs(l), shape.lanes(l));
+            let at = |k: usize, j: usize| totals[shape.first[l] + j / LANES][k * lanes + j % lanes];
+            (0..outputs).for_each(|j| flat.extend((0..inputs).map(|k| at(k, j))));
+            flat.extend((0..outputs).map(|j| at(inputs, j)));
+        }
+        flat
     }
 
     /// Sets what [`Stack::flat`] gets.
@@ -213,5 +234,7 @@ mod tests {
         other.set_flat(0, &stack.flat(0));
         assert_eq!(stack.flat(0), other.flat(0));
         assert_eq!(stack.get(0, 1, Field::Weight), other.get(0, 1, Field::Weight));
+        let wanted: Vec<f64> = stack.flat(0).iter().map(|&w| 2.0 * f64::from(w)).collect();
+        assert_eq!(Stack::sum([&stack, &other].into_iter()), wanted);
     }
 }
