@@ -1,7 +1,8 @@
 //! Policies for other runtimes: ONNX.
 //!
 //! The graph takes `obs` (batch × obs_dim) and gives `action` = tanh(μ), and `mean` (μ) and `log_std`
-//! (clamped log σ) for those who want to sample: a = tanh(mean + exp(log_std)·ε).
+//! (clamped log σ) for those who want to sample: a = tanh(mean + exp(log_std)·ε). For a clipped policy, clip to
+//! [-1, 1] stands for tanh in both.
 //!
 //! The protobuf is written by hand. The crates that carry ONNX's messages bring a protobuf runtime or build
 //! step for the few message types used here, each a handful of length-prefixed fields.
@@ -14,7 +15,7 @@
 //! ```
 
 use crate::error::Result;
-use crate::nn::Tensors;
+use crate::nn::{Activation, Tensors};
 use crate::sac::Actor;
 
 /// Operator set and file version: on floats, Gemm, Relu, Clip and Tanh are the same since; runtimes of the
@@ -28,20 +29,31 @@ const FLOAT: u64 = 1;
 pub fn onnx(actor: &Actor) -> Result<Vec<u8>> {
     let policy = actor.to_policy();
     let hidden = (0..).take_while(|l| policy.shape(&format!("hidden.{l}.weight")).is_some()).count();
+    let units = if actor.units() == Activation::Tanh { "Tanh" } else { "Relu" };
     let mut graph = Message::default();
     let mut last = "obs".to_string();
     for l in 0..hidden {
         graph.message(1, gemm(&last, &format!("hidden.{l}"), &format!("linear.{l}")));
-        graph.message(1, node("Relu", &[&format!("linear.{l}")], &format!("features.{l}")));
+        graph.message(1, node(units, &[&format!("linear.{l}")], &format!("features.{l}")));
         last = format!("features.{l}");
     }
     graph.message(1, gemm(&last, "mean", "mean"));
-    graph.message(1, node("Tanh", &["mean"], "action"));
+    graph.message(
+        1,
+        match actor.clipped() {
+            false => node("Tanh", &["mean"], "action"),
+            true => node("Clip", &["mean", "action.low", "action.high"], "action"),
+        },
+    );
     graph.message(1, gemm(&last, "log_std", "log_std.free"));
     graph.message(1, node("Clip", &["log_std.free", "log_std.low", "log_std.high"], "log_std"));
     graph.text(2, "policy");
-    for name in policy.names().filter(|n| *n != "log_std_range") {
+    for name in policy.names().filter(|n| n.ends_with(".weight") || n.ends_with(".bias")) {
         graph.message(5, tensor(name, &policy)?);
+    }
+    if actor.clipped() {
+        graph.message(5, constant("action.low", &[], &[-1.0]));
+        graph.message(5, constant("action.high", &[], &[1.0]));
     }
     let [low, high] = actor.log_std();
     graph.message(5, constant("log_std.low", &[], &[low]));
@@ -58,10 +70,15 @@ pub fn onnx(actor: &Actor) -> Result<Vec<u8>> {
     model.number(1, IR_VERSION);
     model.text(2, "offing");
     model.text(3, env!("CARGO_PKG_VERSION"));
-    model.text(
-        6,
-        "A tanh-Gaussian policy: action = tanh(mean); a sample is tanh(mean + exp(log_std) * noise).",
-    );
+    let about = match actor.clipped() {
+        false => {
+            "A tanh-Gaussian policy: action = tanh(mean); a sample is tanh(mean + exp(log_std) * noise)."
+        }
+        true => {
+            "A clipped Gaussian policy: action = clip(mean, -1, 1); a sample is clip(mean + exp(log_std) * noise, -1, 1)."
+        }
+    };
+    model.text(6, about);
     model.message(7, graph);
     model.message(8, opset);
     Ok(model.0)
@@ -198,7 +215,17 @@ mod tests {
     #[test]
     fn every_input_of_a_node_is_given_before_it_and_tensors_fill_their_shapes() {
         let actor = Actor::new(5, 3, &[8, 4], [-5.0, 2.0], &mut Rng::stream(1, "actor", 0));
-        let model = onnx(&actor).unwrap();
+        check(&actor, 2, &["Gemm", "Relu", "Gemm", "Relu", "Gemm", "Tanh", "Gemm", "Clip"]);
+        let mut tensors = actor.to_policy();
+        tensors.put_u64("tanh_units", &[1]);
+        tensors.put_u64("clipped", &[1]);
+        let clipped = Actor::from_policy(&tensors).unwrap();
+        check(&clipped, 4, &["Gemm", "Tanh", "Gemm", "Tanh", "Gemm", "Clip", "Gemm", "Clip"]);
+    }
+
+    /// The graph is whole, has so many constants beside its layers, and these operators.
+    fn check(actor: &Actor, constants: usize, wanted: &[&str]) {
+        let model = onnx(actor).unwrap();
         let graph = fields(&model).into_iter().find(|(number, _)| *number == 7).unwrap().1;
         let mut known = vec!["obs".to_string()];
         for (_, tensor) in fields(&graph).iter().filter(|(number, _)| *number == 5) {
@@ -209,7 +236,7 @@ mod tests {
             let raw = parts.iter().find(|(n, _)| *n == 9).unwrap().1.len() as u64;
             assert_eq!(raw, 4 * wanted, "{:?}", texts(tensor, 8));
         }
-        assert_eq!(known.len(), 1 + 2 * 4 + 2, "three layers and one more head, and the clamp");
+        assert_eq!(known.len(), 1 + 2 * 4 + constants, "three layers and one more head, and the clamps");
         let mut operators = Vec::new();
         for (_, node) in fields(&graph).iter().filter(|(number, _)| *number == 1) {
             for input in texts(node, 1) {
@@ -218,7 +245,7 @@ mod tests {
             known.extend(texts(node, 2));
             operators.extend(texts(node, 4));
         }
-        assert_eq!(operators, ["Gemm", "Relu", "Gemm", "Relu", "Gemm", "Tanh", "Gemm", "Clip"]);
+        assert_eq!(operators, wanted);
         for (_, output) in fields(&graph).iter().filter(|(number, _)| *number == 12) {
             assert!(known.contains(&texts(output, 1)[0]));
         }

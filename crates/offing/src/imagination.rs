@@ -5,7 +5,8 @@ use ndarray::{Array1, Axis, s};
 use crate::batch::{Batch, Mat};
 use crate::dynamics::{DynamicsModel, Members, Step};
 use crate::error::Result;
-use crate::nn::{Team, Tensors};
+use crate::nn::{Noise, Team, Tensors};
+use crate::npg::GaussianPolicy;
 use crate::pessimism::{Guard, Verdict};
 use crate::replay::Replay;
 use crate::rng::Rng;
@@ -18,6 +19,58 @@ pub(crate) const EXPLODED: f32 = 1e6;
 
 /// Rows of a step scored for statistics where the rule itself only asks yes or no.
 const SAMPLE: usize = 256;
+
+/// Steps of a rollout at which such a sample is taken, evenly spread: a long rollout of few rows would otherwise score
+/// them all.
+const LOOKS: usize = 8;
+
+/// Who acts in a rollout.
+pub trait Explorer {
+    /// Width of an observation.
+    fn obs_dim(&self) -> usize;
+    /// Width of an action.
+    fn act_dim(&self) -> usize;
+    /// A choice for each state, with noise.
+    fn explore(&self, team: &Team, obs: &Mat, rng: &mut Rng) -> Mat;
+    /// What the world makes of the choices; `None` where it takes them as they are. Model and estimator see this, the rows
+    /// of the rollout keep the choices.
+    fn applied(&self, choices: &Mat) -> Option<Mat> {
+        let _ = choices;
+        None
+    }
+}
+
+impl Explorer for Actor {
+    fn obs_dim(&self) -> usize {
+        Actor::obs_dim(self)
+    }
+
+    fn act_dim(&self) -> usize {
+        Actor::act_dim(self)
+    }
+
+    fn explore(&self, team: &Team, obs: &Mat, rng: &mut Rng) -> Mat {
+        self.act_batch(team, obs, rng)
+    }
+}
+
+impl Explorer for GaussianPolicy {
+    fn obs_dim(&self) -> usize {
+        GaussianPolicy::obs_dim(self)
+    }
+
+    fn act_dim(&self) -> usize {
+        GaussianPolicy::act_dim(self)
+    }
+
+    fn explore(&self, team: &Team, obs: &Mat, rng: &mut Rng) -> Mat {
+        self.sample(team, obs.view(), Noise::draw(rng))
+    }
+
+    fn applied(&self, choices: &Mat) -> Option<Mat> {
+        Some(choices.mapv(|a| a.clamp(-1.0, 1.0)))
+    }
+}
 
 /// A model, an estimator and a guard: all that imagining needs besides a policy.
 pub struct Imagination<'a> {
@@ -34,8 +87,10 @@ pub struct Imagination<'a> {
 /// What one call of [`Imagination::rollout`] brought.
 #[derive(Clone, Debug)]
 pub struct Rollout {
-    /// The kept rows, step after step.
+    /// The kept rows, step after step. Actions are as chosen, before the world made of them what it does.
     pub rows: Batch,
+    /// Which of the starts each row goes back to.
+    pub start: Vec<u32>,
     /// Their scores; NaN where a row has not been scored yet.
     pub u: Vec<f32>,
     /// Numbers about it.
@@ -67,6 +122,17 @@ impl Tally {
         (self.scored > 0).then(|| self.score_sum / self.scored as f64)
     }
 
+    /// Adds what happened in other rollouts.
+    pub fn add(&mut self, other: &Tally) {
+        self.imagined += other.imagined;
+        self.guarded += other.guarded;
+        self.terminated += other.terminated;
+        self.exploded += other.exploded;
+        self.score_sum += other.score_sum;
+        self.scored += other.scored;
+        self.score_max = self.score_max.max(other.score_max);
+    }
+
     /// Takes scores into the statistics.
     pub fn look(&mut self, scores: &[f32]) {
         for &u in scores {
@@ -88,39 +154,56 @@ impl Imagination<'_> {
     /// Rolls the policy out from `start` for `length` steps (Alg. 1 lines 6–11, Alg. 2 lines 7–15).
     ///
     /// An estimator that looks at rows alone scores penalties later, when rows are drawn; see [`Imagined::score`].
-    pub fn rollout(&mut self, policy: &Actor, start: Mat, length: usize, rng: &mut Rng) -> Result<Rollout> {
+    pub fn rollout(
+        &mut self,
+        policy: &dyn Explorer,
+        start: Mat,
+        length: usize,
+        rng: &mut Rng,
+    ) -> Result<Rollout> {
         let members = self.estimator.map_or(Members::One, |e| e.needs());
         let (obs_dim, act_dim) = (policy.obs_dim(), policy.act_dim());
-        let mut out =
-            Rollout { rows: Batch::empty(obs_dim, act_dim), u: Vec::new(), tally: Tally::default() };
+        let (mut u, mut origin, mut tally) = (Vec::new(), Vec::new(), Tally::default());
         let mut kept = Vec::new();
+        let mut who: Vec<u32> = (0..start.nrows() as u32).collect();
         let mut obs = start;
-        for _ in 0..length {
+        for t in 0..length {
             if obs.nrows() == 0 {
                 break;
             }
-            let act = policy.act_batch(self.team, &obs, rng);
-            let step = self.model.step(&obs, &act, members, rng);
-            out.tally.imagined += obs.nrows() as u64;
-            let step = finite_rows(step, &mut out.tally);
-            let (rows, u, going_on) = self.judge(step, &mut out.tally)?;
+            let choices = policy.explore(self.team, &obs, rng);
+            let applied = policy.applied(&choices);
+            let step = self.model.step(&obs, applied.as_ref().unwrap_or(&choices), members, rng);
+            tally.imagined += obs.nrows() as u64;
+            let (step, sound) = finite_rows(step, &mut tally);
+            let look = t.is_multiple_of(length.div_ceil(LOOKS));
+            let (mut rows, scores, stay) = self.judge(step, look, &mut tally)?;
+            let stay: Vec<usize> = stay.into_iter().map(|i| sound[i]).collect();
+            if applied.is_some() {
+                rows.act = choices.select(Axis(0), &stay);
+            }
+            who = stay.iter().map(|&i| who[i]).collect();
+            origin.extend(&who);
+            u.extend(scores);
+            let going_on: Vec<usize> = (0..rows.len()).filter(|&i| !rows.done[i]).collect();
             obs = rows.next_obs.select(Axis(0), &going_on);
-            out.u.extend(u);
+            who = going_on.iter().map(|&i| who[i]).collect();
             kept.push(rows);
         }
-        out.rows = join(kept, obs_dim, act_dim);
-        Ok(out)
+        Ok(Rollout { rows: join(kept, obs_dim, act_dim), start: origin, u, tally })
     }
 
-    /// The rows to keep, their scores, and which of them to go on from.
-    fn judge(&mut self, step: Step, tally: &mut Tally) -> Result<(Batch, Vec<f32>, Vec<usize>)> {
+    /// The rows to keep, their scores, and which of the step's rows they are.
+    fn judge(&mut self, step: Step, look: bool, tally: &mut Tally) -> Result<(Batch, Vec<f32>, Vec<usize>)> {
         let rows = step.batch.len();
         let (verdicts, u) = match (self.estimator, self.guard.epsilon()) {
             (None, _) => (vec![Verdict::Keep; rows], vec![0.0; rows]),
             (Some(estimator), Some(epsilon)) => {
                 let exceeds = estimator.exceeds(&step, epsilon)?;
-                let sample = step.select(&(0..rows.min(SAMPLE)).collect::<Vec<_>>());
-                tally.look(estimator.score(&sample)?.as_slice().unwrap_or_default());
+                if look {
+                    let sample = step.select(&(0..rows.min(SAMPLE)).collect::<Vec<_>>());
+                    tally.look(estimator.score(&sample)?.as_slice().unwrap_or_default());
+                }
                 (exceeds.into_iter().map(|e| self.guard.verdict(e)).collect(), vec![0.0; rows])
             }
             (Some(estimator), None) if estimator.needs() == Members::All => {
@@ -143,22 +226,23 @@ impl Imagination<'_> {
         let keep: Vec<usize> = (0..rows).filter(|&i| verdicts[i] != Verdict::Drop).collect();
         let u = keep.iter().map(|&i| u[i]).collect();
         let batch = if keep.len() == rows { batch } else { batch.select(&keep) };
-        let going_on = (0..batch.len()).filter(|&i| !batch.done[i]).collect();
-        Ok((batch, u, going_on))
+        Ok((batch, u, keep))
     }
 }
 
-/// Leaves out rows with numbers that exploded.
-fn finite_rows(step: Step, tally: &mut Tally) -> Step {
+/// Leaves out rows with numbers that exploded; also says which are left.
+fn finite_rows(step: Step, tally: &mut Tally) -> (Step, Vec<usize>) {
     let sound = |i: usize| {
         step.batch.rew[i].is_finite() && step.batch.next_obs.row(i).iter().all(|x| x.abs() < EXPLODED)
     };
     let keep: Vec<usize> = (0..step.batch.len()).filter(|&i| sound(i)).collect();
     tally.exploded += (step.batch.len() - keep.len()) as u64;
-    if keep.len() == step.batch.len() { step } else { step.select(&keep) }
+    let step = if keep.len() == step.batch.len() { step } else { step.select(&keep) };
+    (step, keep)
 }
 
-fn join(parts: Vec<Batch>, obs_dim: usize, act_dim: usize) -> Batch {
+/// The rows of all parts, one after another.
+pub(crate) fn join(parts: Vec<Batch>, obs_dim: usize, act_dim: usize) -> Batch {
     let rows: usize = parts.iter().map(Batch::len).sum();
     let mut out = Batch {
         obs: Mat::zeros((rows, obs_dim)),

@@ -15,6 +15,7 @@ pub mod eval;
 pub mod nn;
 pub mod dynamics;
 pub mod sac;
+pub mod npg;
 pub mod uncertainty;
 pub mod pessimism;
 pub mod replay;

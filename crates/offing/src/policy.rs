@@ -35,7 +35,8 @@ impl Policy for Uniform {
 /// A ReLU network with a tanh-squashed Gaussian on top: a = tanh(μ(s) + σ(s)·ε).
 ///
 /// Stored as safetensors with `hidden.<i>.weight` (out × in), `hidden.<i>.bias`, `mean.*` and `log_std.*`, and maybe
-/// `log_std_range`, the clamp of log σ.
+/// `log_std_range`, the clamp of log σ. Two more numbers may be there: `tanh_units` (1: hidden units are tanh, not ReLU)
+/// and `clipped` (1: a = μ(s) + σ(s)·ε cut to [-1, 1], not squashed), as natural policy gradient has them.
 #[derive(Clone, Debug)]
 pub struct TanhGaussian {
     hidden: Vec<Layer>,
@@ -43,6 +44,8 @@ pub struct TanhGaussian {
     log_std: Layer,
     /// Clamp of log σ.
     range: [f32; 2],
+    tanh_units: bool,
+    clipped: bool,
 }
 
 /// The mean action of a [`TanhGaussian`], without noise: how a trained policy is scored.
@@ -104,6 +107,8 @@ impl TanhGaussian {
             hidden: hidden.into_values().collect(),
             mean: layer(&file, "mean", path)?,
             log_std: layer(&file, "log_std", path)?,
+            tanh_units: flag(&file, "tanh_units", path)?,
+            clipped: flag(&file, "clipped", path)?,
             range: match file.names().contains(&"log_std_range") {
                 false => Self::RANGE,
                 true => match tensor(&file, "log_std_range", 1, path)?.0[..] {
@@ -156,10 +161,18 @@ impl TanhGaussian {
         let (mut x, mut y) = (obs.to_vec(), Vec::new());
         for layer in &self.hidden {
             layer.apply(&x, &mut y);
-            y.iter_mut().for_each(|v| *v = v.max(0.0));
+            match self.tanh_units {
+                true => y.iter_mut().for_each(|v| *v = v.tanh()),
+                false => y.iter_mut().for_each(|v| *v = v.max(0.0)),
+            }
             std::mem::swap(&mut x, &mut y);
         }
         x
+    }
+
+    /// What becomes of the Gaussian's value.
+    fn bound(&self, z: f32) -> f32 {
+        if self.clipped { z.clamp(-1.0, 1.0) } else { z.tanh() }
     }
 }
 
@@ -171,7 +184,7 @@ impl Policy for TanhGaussian {
         self.log_std.apply(&features, &mut log_std);
         for ((a, mean), log_std) in act.iter_mut().zip(&mean).zip(&log_std) {
             let std = log_std.clamp(self.range[0], self.range[1]).exp();
-            *a = (mean + std * rng.normal() as f32).tanh();
+            *a = self.bound(mean + std * rng.normal() as f32);
         }
     }
 }
@@ -180,7 +193,7 @@ impl Policy for Deterministic<'_> {
     fn act(&self, obs: &[f32], _rng: &mut Rng, act: &mut [f32]) {
         let mut mean = Vec::new();
         self.0.mean.apply(&self.0.trunk(obs), &mut mean);
-        act.iter_mut().zip(&mean).for_each(|(a, mean)| *a = mean.tanh());
+        act.iter_mut().zip(&mean).for_each(|(a, mean)| *a = self.0.bound(*mean));
     }
 }
 
@@ -198,6 +211,17 @@ fn layer(file: &SafeTensors, name: &str, path: &Path) -> Result<Layer> {
     }
     let transposed = (0..inputs).flat_map(|i| (0..outputs).map(move |o| (o, i)));
     Ok(Layer { weight: transposed.map(|(o, i)| weight[o * inputs + i]).collect(), bias, inputs })
+}
+
+/// A number that says yes or no; no where there is none.
+fn flag(file: &SafeTensors, key: &str, path: &Path) -> Result<bool> {
+    let Ok(view) = file.tensor(key) else { return Ok(false) };
+    match (view.dtype(), view.data().as_chunks::<8>().0) {
+        (Dtype::U64, [bytes]) => Ok(u64::from_le_bytes(*bytes) != 0),
+        (dtype, _) => {
+            Err(bad(path, key, "one number of type U64", &format!("{dtype:?} of shape {:?}", view.shape())))
+        }
+    }
 }
 
 fn tensor(file: &SafeTensors, key: &str, rank: usize, path: &Path) -> Result<(Vec<f32>, Vec<usize>)> {
@@ -282,6 +306,7 @@ mod tests {
         check(&tiny(|t| t[2].2[1] = f32::NAN), "found NaN at entry 1");
         check(&tiny(|t| t[2] = ("mean.weight".into(), vec![1, 2], vec![0.0; 2])), "wanted shape 1 × 3");
         check(&tiny(|t| t[1].1 = vec![1, 3]), "rank 1");
+        check(&tiny(|t| t.push(("clipped".into(), vec![1], vec![1.0]))), "wanted one number of type U64");
         check(
             &tiny(|t| t.push(("log_std_range".into(), vec![2], vec![2.0, -5.0]))),
             "a lower and an upper bound",

@@ -6,6 +6,7 @@
 //! | `mobile`, with any estimator | [`mobile`] | Sun et al. 2023 |
 //! | `combo` | [`combo`] | Yu et al. 2021 |
 //! | `rambo` | [`rambo`] | Rigter et al. 2022 |
+//! | `morel`, with any estimator | [`morel`] | Kidambi et al. 2020 |
 //! | `bc` | [`bc`] | behaviour cloning |
 
 pub mod bc;
@@ -14,8 +15,11 @@ pub mod combo;
 pub mod mobile;
 mod practice;
 pub mod rambo;
+pub mod morel;
 pub mod recipe;
 pub mod session;
+#[cfg(test)]
+mod morel_tests;
 #[cfg(test)]
 mod tests;
 

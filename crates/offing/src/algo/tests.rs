@@ -34,23 +34,24 @@ impl Policy for Clumsy {
     }
 }
 
-fn new_env() -> Result<Box<dyn Env>> {
+pub(super) fn new_env() -> Result<Box<dyn Env>> {
     Ok(Box::new(PointMass::new()))
 }
 
-fn data() -> Dataset {
+pub(super) fn data() -> Dataset {
     let pool = Pool::new(&new_env);
     make("point-mass", &pool, &[Block { rows: 6000, behaviour: &Follow(&Clumsy) }], 0, &mut |_| ()).unwrap()
 }
 
 /// Mean return of the data's whole episodes.
-fn behaviour_return(data: &Dataset) -> f64 {
+pub(super) fn behaviour_return(data: &Dataset) -> f64 {
     let whole = &data.episodes[..data.episodes.len() - 1];
     let total: f64 = whole.iter().flat_map(|e| e.clone()).map(|i| f64::from(data.rows.rew[i])).sum();
     total / whole.len() as f64
 }
 
-fn small(pessimism: Pessimism, estimator: &str, steps: u64) -> RecipeConfig {
+/// A small model of the point mass.
+pub(super) fn world() -> ModelConfig {
     let termination = TerminationConfig::Expression { alive: "obs[0] * obs[0] + obs[1] * obs[1] < 9".into() };
     let ensemble = EnsembleConfig {
         members: 3,
@@ -60,6 +61,10 @@ fn small(pessimism: Pessimism, estimator: &str, steps: u64) -> RecipeConfig {
         max_epochs: Some(12),
         ..EnsembleConfig::default()
     };
+    ModelConfig { ensemble, seed: None, termination: Some(termination) }
+}
+
+fn small(pessimism: Pessimism, estimator: &str, steps: u64) -> RecipeConfig {
     RecipeConfig {
         train: TrainConfig {
             steps,
@@ -69,7 +74,7 @@ fn small(pessimism: Pessimism, estimator: &str, steps: u64) -> RecipeConfig {
             ..TrainConfig::default()
         },
         rollout: RolloutConfig { every: 100, starts: 400, length: 5, retain: 5, real_ratio: 0.5 },
-        model: ModelConfig { ensemble, seed: None, termination: Some(termination) },
+        model: world(),
         uncertainty: UncertaintyConfig::from_id(estimator).unwrap(),
         pessimism,
         sac: SacConfig {
@@ -137,7 +142,7 @@ fn mopo_amorel_and_morel_with_sumo_beat_the_behaviour_policy() {
     }
 }
 
-fn outcome(dir: &Path) -> Vec<Vec<u8>> {
+pub(super) fn outcome(dir: &Path) -> Vec<Vec<u8>> {
     let run = dir.join("run");
     [METRICS, "policy.safetensors", "best.safetensors", "policy.onnx"]
         .iter()

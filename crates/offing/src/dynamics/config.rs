@@ -79,6 +79,10 @@ impl EnsembleConfig {
                 self.members, self.elites
             ));
         }
+        if self.activation == Activation::Tanh {
+            // A stored model says relu or silu only.
+            return fail("activation: wanted relu or silu, found tanh".into());
+        }
         if self.hidden.contains(&0) {
             return fail(format!("hidden: wanted positive widths, found {:?}", self.hidden));
         }
@@ -123,6 +127,7 @@ mod tests {
             (EnsembleConfig { decay: vec![0.1], ..Default::default() }, "decay"),
             (EnsembleConfig { holdout: 1.0, ..Default::default() }, "holdout"),
             (EnsembleConfig { min_log_var: 1.0, ..Default::default() }, "min_log_var"),
+            (EnsembleConfig { activation: Activation::Tanh, ..Default::default() }, "activation"),
             (EnsembleConfig { lr: 0.0, ..Default::default() }, "lr"),
         ] {
             assert!(cfg.check().unwrap_err().to_string().contains(word));

@@ -108,6 +108,13 @@ impl Ensemble {
         self
     }
 
+    /// The same model with steps made by these members alone; forecasts are still everyone's.
+    pub fn led_by(mut self, elites: Vec<usize>) -> Self {
+        assert!(!elites.is_empty() && elites.iter().all(|&e| e < self.members()), "members of this model");
+        self.elites = elites;
+        self
+    }
+
     /// Number of members.
     pub fn members(&self) -> usize {
         self.stack.nets()

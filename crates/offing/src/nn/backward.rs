@@ -26,6 +26,8 @@ pub(super) enum Slope<'a> {
     Step(&'a Panels, Option<&'a [u32]>),
     /// As stored by the forward pass.
     Stored(&'a Panels),
+    /// 1 − y², where y is the activation's output.
+    Tanh(&'a Panels),
 }
 
 dispatch!(
@@ -77,7 +79,7 @@ fn backward_wide<K: Kernel>(b: Backward<'_>) {
 
 /// Multiplies a line of gradients by the activation's slope.
 #[inline(always)]
-fn scale(mut line: Line, slope: Slope<'_>, panel: usize, row: usize) -> Line {
+pub(super) fn scale(mut line: Line, slope: Slope<'_>, panel: usize, row: usize) -> Line {
     match slope {
         Slope::One => {}
         Slope::Step(y, map) => {
@@ -93,6 +95,12 @@ fn scale(mut line: Line, slope: Slope<'_>, panel: usize, row: usize) -> Line {
             let s = read(s.data(), (panel * s.capacity() + row) * LANES);
             for j in 0..LANES {
                 line[j] *= s[j];
+            }
+        }
+        Slope::Tanh(y) => {
+            let y = read(y.data(), (panel * y.capacity() + row) * LANES);
+            for j in 0..LANES {
+                line[j] *= 1.0 - y[j] * y[j];
             }
         }
     }

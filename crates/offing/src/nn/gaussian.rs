@@ -10,6 +10,8 @@ use super::matmul::Simd;
 use super::matrix::Panels;
 use crate::rng::Rng;
 
+const HALF_LN_TAU: f32 = 0.918_938_5;
+
 /// Where the standard normal ε of each row comes from.
 #[derive(Clone, Copy, Debug)]
 pub enum Noise<'a> {
@@ -48,6 +50,7 @@ pub struct Squashed {
     width: usize,
     low: f32,
     high: f32,
+    clip: bool,
     mean: Vec<f32>,
     log_std: Vec<f32>,
     eps: Vec<f32>,
@@ -67,6 +70,7 @@ impl Squashed {
             width,
             low: range[0],
             high: range[1],
+            clip: false,
             mean: flat(),
             log_std: flat(),
             eps: flat(),
@@ -77,6 +81,13 @@ impl Squashed {
         }
     }
 
+    /// With `clip`, actions are a plain Gaussian's, cut to [-1, 1], and `log_prob` is its log-density before the cut. Such
+    /// a head has no [`Squashed::gradient`].
+    pub fn clipped(mut self, clip: bool) -> Self {
+        self.clip = clip;
+        self
+    }
+
     /// Samples an action for each of `rows` rows; columns of `out` are all μ, then all log σ. The rows are number
     /// `first` and on of the batch that `noise` is for.
     pub fn sample(&mut self, simd: Simd, out: &Panels, rows: usize, noise: Noise<'_>, first: usize) {
@@ -85,6 +96,7 @@ impl Squashed {
         out.store_flat(&mut self.mean[..n], self.width, 0);
         out.store_flat(&mut self.log_std[..n], self.width, self.width);
         match simd {
+            _ if self.clip => self.cut(n),
             Simd::Portable => self.squash::<math::Plain>(n),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a `Simd::Avx2` exists only where AVX2 and FMA were detected.
@@ -104,7 +116,6 @@ impl Squashed {
 
     #[inline(always)]
     fn squash<A: math::Arithmetic>(&mut self, n: usize) {
-        const HALF_LN_TAU: f32 = 0.918_938_5;
         let (mean, log_std, eps) = (&self.mean[..n], &self.log_std[..n], &self.eps[..n]);
         let (std, act, density) = (&mut self.std[..n], &mut self.act[..n], &mut self.log_density[..n]);
         for i in 0..n {
@@ -117,8 +128,18 @@ impl Squashed {
         }
     }
 
+    fn cut(&mut self, n: usize) {
+        for i in 0..n {
+            let log_std = self.log_std[i].clamp(self.low, self.high);
+            self.std[i] = log_std.exp();
+            self.act[i] = (self.mean[i] + self.std[i] * self.eps[i]).clamp(-1.0, 1.0);
+            self.log_density[i] = -0.5 * self.eps[i] * self.eps[i] - log_std - HALF_LN_TAU;
+        }
+    }
+
     /// The gradient of `scale · (alpha · log π − Q)` at μ and log σ, into `dout`; `dq` is ∂Q/∂a, flat.
     pub fn gradient(&self, rows: usize, alpha: f32, scale: f32, dq: &[f32], dout: &mut Panels) {
+        assert!(!self.clip, "a cut has no gradient");
         for row in 0..rows {
             for j in 0..self.width {
                 let i = row * self.width + j;

@@ -4,7 +4,7 @@
 //! layer with a single output is one column (a critic's head would waste 15 of 16 lanes).
 
 use super::buffer::{Buf, LANES, Line, read, write};
-use super::math::{Arithmetic, sigmoid};
+use super::math::{self, Arithmetic, sigmoid};
 use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, tiles};
 use super::matrix::Panels;
 
@@ -16,6 +16,8 @@ pub enum Activation {
     Relu,
     /// x · sigmoid(x), also called swish
     Silu,
+    /// tanh x
+    Tanh,
 }
 
 /// Weights of sixteen (or one) outputs, their Adam moments and, for critics, their slowly following copy.
@@ -108,6 +110,7 @@ fn forward_wide<K: Kernel>(f: Forward<'_>) {
                 let line = match activation {
                     None => z,
                     Some(Activation::Relu) => relu(z),
+                    Some(Activation::Tanh) => tanh::<K::Arithmetic>(z),
                     Some(Activation::Silu) => {
                         let (line, slopes) = silu::<K::Arithmetic>(z);
                         if let Some(slope) = &mut slope {
@@ -175,6 +178,7 @@ fn forward_one<K: Kernel>(
                 None => z,
                 Some(Activation::Relu) => relu(z),
                 Some(Activation::Silu) => silu::<K::Arithmetic>(z).0,
+                Some(Activation::Tanh) => tanh::<K::Arithmetic>(z),
             };
             let at = (first + q) * y.capacity() * LANES;
             write(y.data_mut(), at, line);
@@ -204,6 +208,14 @@ fn silu<A: Arithmetic>(z: Line) -> (Line, Line) {
         slope[j] = s + y[j] * (1.0 - s);
     }
     (y, slope)
+}
+
+#[inline(always)]
+fn tanh<A: Arithmetic>(mut z: Line) -> Line {
+    for z in &mut z {
+        *z = math::tanh::<A>(*z);
+    }
+    z
 }
 
 /// A layer with one output: a dot product per row.

@@ -182,6 +182,19 @@ impl Stack {
         grads.get(0, l, Field::Weight)
     }
 
+    /// Fills this stack's weights with the gradient of one part of a batch, for the first network: `source(layer)` is
+    /// the layer's input, the loss's gradient at its output, and the number of rows.
+    pub(crate) fn gradient_of_part<'s>(
+        &mut self,
+        source: impl Fn(usize) -> (&'s Panels, &'s Panels, usize) + Sync,
+    ) {
+        let (shape, simd) = (&self.shape, self.simd);
+        for (&(l, index), panel) in shape.units.iter().zip(&mut self.panels) {
+            let sources = Layer::new(1, |_| source(l));
+            gradient_panel(simd, &sources, shape.inputs(l), index, shape.outputs(l), &mut panel.w);
+        }
+    }
+
     /// target ← (1 − τ)·target + τ·w for every network.
     pub fn average_targets(&mut self, team: &Team, tau: f32) {
         team.for_each_mut(&mut self.panels, |_, panel| {
@@ -206,6 +219,11 @@ impl Stack {
         let per_net = self.shape.units.len();
         let bad = self.panels.iter().position(|p| p.w.iter().any(|w| !w.is_finite()))?;
         Some((bad / per_net, self.shape.units[bad % per_net].0))
+    }
+
+    /// All panels, network after network, in storage order.
+    pub(super) fn panels(&self) -> &[Panel] {
+        &self.panels
     }
 
     /// What this stack keeps, with the suffix of its tensors' names.

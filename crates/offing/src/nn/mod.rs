@@ -17,6 +17,7 @@ mod mlp;
 mod peak;
 mod pool;
 mod shape;
+mod tangent;
 mod team;
 mod tensors;
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use mlp::{Field, Init, Keep, Net, Stack};
 pub use peak::peak;
 pub use pool::Pool;
 pub use shape::Shape;
+pub use tangent::Tangent;
 pub use team::Team;
 pub use tensors::Tensors;
 pub use trace::Trace;

@@ -33,6 +33,7 @@ impl Plain {
                     _ if last => z,
                     Activation::Relu => z.max(0.0),
                     Activation::Silu => z / (1.0 + (-z).exp()),
+                    Activation::Tanh => z.tanh(),
                 })
                 .collect();
         }
@@ -97,8 +98,10 @@ fn outputs_equal_the_textbook_network() {
     for (activation, simd_off) in [
         (Activation::Relu, false),
         (Activation::Silu, false),
+        (Activation::Tanh, false),
         (Activation::Relu, true),
         (Activation::Silu, true),
+        (Activation::Tanh, true),
     ] {
         for sizes in SHAPES {
             let case = case(sizes, activation, &[13, 1, 7], simd_off);
@@ -125,7 +128,7 @@ fn outputs_equal_the_textbook_network() {
 #[test]
 fn weight_gradients_equal_finite_differences() {
     for (activation, simd_off) in
-        [(Activation::Relu, false), (Activation::Silu, false), (Activation::Silu, true)]
+        [Activation::Relu, Activation::Silu, Activation::Tanh].map(|a| [(a, false), (a, true)]).concat()
     {
         for sizes in SHAPES {
             let mut case = case(sizes, activation, &[6, 9], simd_off);
@@ -158,7 +161,7 @@ fn weight_gradients_equal_finite_differences() {
 
 #[test]
 fn input_gradients_equal_finite_differences() {
-    for activation in [Activation::Relu, Activation::Silu] {
+    for activation in [Activation::Relu, Activation::Silu, Activation::Tanh] {
         for sizes in SHAPES {
             let mut case = case(sizes, activation, &[11], false);
             let inputs = sizes[0];

@@ -10,7 +10,7 @@ use super::shape::Shape;
 /// What a network computed for some rows, and the gradients on the way back.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    hidden: Vec<Panels>,
+    pub(super) hidden: Vec<Panels>,
     /// Which of `hidden` a layer writes. Without a way back, two buffers take turns and stay in the cache.
     slot: Vec<usize>,
     slope: Vec<Panels>,
@@ -96,6 +96,10 @@ impl Trace {
                 Some(stored) => {
                     assert!(map.is_none(), "stored slopes are not gathered");
                     Slope::Stored(stored)
+                }
+                None if net.shape.activation == Activation::Tanh => {
+                    assert!(map.is_none(), "only steps are gathered");
+                    Slope::Tanh(&self.hidden[l - 1])
                 }
                 None => Slope::Step(&self.hidden[l - 1], map),
             };

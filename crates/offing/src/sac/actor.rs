@@ -1,4 +1,5 @@
-//! The policy π(a|s): a ReLU network with a tanh-squashed Gaussian on top.
+//! The policy π(a|s): a ReLU network with a tanh-squashed Gaussian on top. A policy of another learner, with tanh units or
+//! a clipped Gaussian, can be read too, to act and to be exported.
 
 use ndarray::{Array1, ArrayView2};
 
@@ -19,6 +20,8 @@ pub struct Actor {
     pub(super) stack: Stack,
     act_dim: usize,
     log_std: [f32; 2],
+    /// Actions are a plain Gaussian's, cut to [-1, 1].
+    clipped: bool,
     scratch: Pool<Scratch>,
 }
 
@@ -29,7 +32,7 @@ struct Scratch {
     head: Squashed,
 }
 
-/// An actor without its noise: tanh(μ(s)), how a trained policy is scored.
+/// An actor without its noise: tanh(μ(s)) or μ(s) clipped, how a trained policy is scored.
 #[derive(Clone, Copy, Debug)]
 pub struct Mean<'a>(pub &'a Actor);
 
@@ -38,7 +41,7 @@ impl Actor {
     pub fn new(obs_dim: usize, act_dim: usize, hidden: &[usize], log_std: [f32; 2], rng: &mut Rng) -> Self {
         let shape = Shape::new(obs_dim, hidden, 2 * act_dim, Activation::Relu);
         let stack = Stack::new(shape, 1, Init::Uniform, Keep::Moments, rng);
-        Self { stack, act_dim, log_std, scratch: Pool::default() }
+        Self { stack, act_dim, log_std, clipped: false, scratch: Pool::default() }
     }
 
     /// Width of an observation.
@@ -54,6 +57,16 @@ impl Actor {
     /// Clamp of log σ.
     pub fn log_std(&self) -> [f32; 2] {
         self.log_std
+    }
+
+    /// Whether actions are a plain Gaussian's, cut to [-1, 1], rather than squashed by tanh.
+    pub fn clipped(&self) -> bool {
+        self.clipped
+    }
+
+    /// Activation of the hidden units.
+    pub fn units(&self) -> Activation {
+        self.stack.shape().activation()
     }
 
     /// Actions for a batch and their log-densities. Row i's noise depends on the noise's key and i alone.
@@ -106,7 +119,7 @@ impl Actor {
         let make = |rows: usize| Scratch {
             obs: Panels::new(rows, self.obs_dim()),
             trace: Trace::forward_only(self.stack.shape(), rows),
-            head: Squashed::new(rows, self.act_dim, self.log_std),
+            head: Squashed::new(rows, self.act_dim, self.log_std).clipped(self.clipped),
         };
         self.scratch.with(
             || make(rows),
@@ -129,7 +142,8 @@ impl Actor {
         });
     }
 
-    /// The weights alone, named as policies are stored: `hidden.<i>.*`, `mean.*`, `log_std.*`.
+    /// The weights alone, named as policies are stored: `hidden.<i>.*`, `mean.*`, `log_std.*`; and `tanh_units` and
+    /// `clipped` for a policy that has these.
     pub fn to_policy(&self) -> Tensors {
         let mut out = Tensors::default();
         let (shape, last) = (self.stack.shape(), self.stack.shape().layers() - 1);
@@ -149,6 +163,11 @@ impl Actor {
             }
         }
         out.put_f32("log_std_range", &[2], self.log_std.to_vec());
+        for (name, set) in [("tanh_units", self.units() == Activation::Tanh), ("clipped", self.clipped)] {
+            if set {
+                out.put_u64(name, &[1]);
+            }
+        }
         out
     }
 
@@ -173,7 +192,12 @@ impl Actor {
             }
             None => [-20.0, 2.0],
         };
-        let shape = Shape::new(obs_dim, &hidden, 2 * act_dim, Activation::Relu);
+        let flag = |name: &str| match tensors.shape(name) {
+            Some(_) => Ok::<bool, Error>(tensors.u64(name, 1)?[0] != 0),
+            None => Ok(false),
+        };
+        let units = if flag("tanh_units")? { Activation::Tanh } else { Activation::Relu };
+        let shape = Shape::new(obs_dim, &hidden, 2 * act_dim, units);
         let mut stack = Stack::zeros(shape, 1, Keep::Moments);
         for l in 0..=count {
             let (inputs, outputs) = (stack.shape().inputs(l), stack.shape().outputs(l));
@@ -190,7 +214,7 @@ impl Actor {
         if stack.not_finite().is_some() {
             return Err(Error::Invalid("policy: wanted finite weights, found NaN or infinite ones".into()));
         }
-        Ok(Self { stack, act_dim, log_std, scratch: Pool::default() })
+        Ok(Self { stack, act_dim, log_std, clipped: flag("clipped")?, scratch: Pool::default() })
     }
 }
 
@@ -250,5 +274,29 @@ mod tests {
         assert_eq!(a, b);
         assert!(a.iter().zip(&c).all(|(a, c)| (a - c).abs() < 1e-6), "{a:?} {c:?}");
         assert!(Actor::from_policy(&Tensors::default()).is_err());
+    }
+
+    #[test]
+    fn tanh_units_and_a_clip_survive_a_file_and_act_alike_in_the_policy_module() {
+        let mut tensors = actor().to_policy();
+        tensors.put_u64("tanh_units", &[1]);
+        tensors.put_u64("clipped", &[1]);
+        let policy = Actor::from_policy(&tensors).unwrap();
+        assert_eq!(policy.to_policy(), tensors);
+        let bytes = tensors.to_bytes().unwrap();
+        let plain = crate::policy::TanhGaussian::from_bytes(&bytes, std::path::Path::new("p")).unwrap();
+        let obs = Mat::from_shape_fn((50, 5), |(i, j)| (i as f32 - 25.0) * (j as f32 - 2.0) * 0.3);
+        let mut rng = Rng::stream(0, "x", 0);
+        let (mut one, mut other) = ([0.0; 3], [0.0; 3]);
+        let mean = policy.mean_batch(&Team::new(1), &obs);
+        for (row, mean) in obs.rows().into_iter().zip(mean.rows()) {
+            Mean(&policy).act(row.as_slice().unwrap(), &mut rng, &mut one);
+            crate::policy::Deterministic(&plain).act(row.as_slice().unwrap(), &mut rng, &mut other);
+            assert_eq!(mean.as_slice().unwrap(), one);
+            assert!(one.iter().zip(&other).all(|(a, b)| (a - b).abs() < 1e-6), "{one:?} {other:?}");
+        }
+        let (acts, log_prob) = policy.sample(&Team::new(1), obs.view(), Noise::Key(1));
+        assert!(acts.iter().any(|a| a.abs() == 1.0), "some are cut");
+        assert!(acts.iter().all(|a| a.abs() <= 1.0) && log_prob.iter().all(|p| p.is_finite()));
     }
 }

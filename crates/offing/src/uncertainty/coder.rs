@@ -82,6 +82,7 @@ impl Trunk {
                 features.data_mut()[at] = match self.activation {
                     Activation::Silu => z * math::sigmoid::<math::Plain>(z),
                     Activation::Relu => z.max(0.0),
+                    Activation::Tanh => z.tanh(),
                 };
             }
         }

@@ -1,0 +1,140 @@
+//! The knobs of natural policy gradient.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// Natural policy gradient. Defaults are those of MOReL's authors (`mjrl`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NpgConfig {
+    /// Hidden widths of the policy (tanh units).
+    pub hidden: Vec<usize>,
+    /// log σ at the start; it does not depend on the state.
+    pub log_std: f32,
+    /// Clamp of log σ.
+    pub log_std_range: [f32; 2],
+    /// Discount (γ).
+    pub gamma: f64,
+    /// λ of generalised advantage estimation.
+    pub lambda: f64,
+    /// Length of a step (δ): twice the KL divergence between the old policy and the new, to second order.
+    pub step_size: f64,
+    /// Added to the diagonal of the Fisher matrix.
+    pub damping: f64,
+    /// Iterations of conjugate gradient.
+    pub cg_iterations: usize,
+    /// Passes over the dataset that clone its behaviour before planning; 0 for a policy from scratch.
+    pub clone_epochs: usize,
+    /// Learning rate of cloning.
+    pub clone_lr: f64,
+    /// The value baseline.
+    pub baseline: BaselineConfig,
+}
+
+/// The value baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BaselineConfig {
+    /// Hidden widths (ReLU).
+    pub hidden: Vec<usize>,
+    /// Learning rate.
+    pub lr: f64,
+    /// Weight decay.
+    pub decay: f32,
+    /// Passes over an iteration's samples.
+    pub epochs: usize,
+}
+
+impl Default for NpgConfig {
+    fn default() -> Self {
+        Self {
+            hidden: vec![64; 2],
+            log_std: -0.25,
+            log_std_range: [-1.0, 1.0],
+            gamma: 0.999,
+            lambda: 0.97,
+            step_size: 0.02,
+            damping: 1e-3,
+            cg_iterations: 20,
+            clone_epochs: 5,
+            clone_lr: 1e-3,
+            baseline: BaselineConfig::default(),
+        }
+    }
+}
+
+impl Default for BaselineConfig {
+    fn default() -> Self {
+        Self { hidden: vec![128; 2], lr: 1e-3, decay: 1e-3, epochs: 1 }
+    }
+}
+
+impl NpgConfig {
+    /// Says what is wrong with the values, if anything.
+    pub fn check(&self) -> Result<()> {
+        let fail = |what: String| Err(Error::Invalid(format!("npg.{what}")));
+        for (name, hidden) in [("hidden", &self.hidden), ("baseline.hidden", &self.baseline.hidden)] {
+            // A layer of one unit is kept as a column and has no activation.
+            if hidden.iter().any(|&width| width < 2) {
+                return fail(format!("{name}: wanted widths of at least 2, found {hidden:?}"));
+            }
+        }
+        let [low, high] = self.log_std_range;
+        if !(low <= high && low.is_finite() && high.is_finite()) {
+            return fail(format!("log_std_range: wanted a lower and an upper bound, found [{low}, {high}]"));
+        }
+        if !(low..=high).contains(&self.log_std) {
+            return fail(format!("log_std: wanted a number from {low} to {high}, found {}", self.log_std));
+        }
+        for (name, value) in [("gamma", self.gamma), ("lambda", self.lambda)] {
+            if !(0.0..=1.0).contains(&value) {
+                return fail(format!("{name}: wanted a number from 0 to 1, found {value}"));
+            }
+        }
+        for (name, value) in [
+            ("step_size", self.step_size),
+            ("clone_lr", self.clone_lr),
+            ("baseline.lr", self.baseline.lr),
+            ("damping", self.damping),
+        ] {
+            if !(value > 0.0 && value.is_finite()) {
+                return fail(format!("{name}: wanted a positive number, found {value}"));
+            }
+        }
+        if !(self.baseline.decay >= 0.0 && self.baseline.decay.is_finite()) {
+            return fail(format!("baseline.decay: wanted a number from 0, found {}", self.baseline.decay));
+        }
+        if self.cg_iterations == 0 || self.baseline.epochs == 0 {
+            return fail("cg_iterations and baseline.epochs: wanted at least 1, found 0".into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_values_are_named() {
+        NpgConfig::default().check().unwrap();
+        let base = NpgConfig::default;
+        for (cfg, word) in [
+            (NpgConfig { hidden: vec![64, 1], ..base() }, "npg.hidden"),
+            (NpgConfig { log_std_range: [1.0, -1.0], ..base() }, "npg.log_std_range"),
+            (NpgConfig { log_std: 2.0, ..base() }, "npg.log_std:"),
+            (NpgConfig { gamma: 1.5, ..base() }, "npg.gamma"),
+            (NpgConfig { step_size: 0.0, ..base() }, "npg.step_size"),
+            (NpgConfig { damping: f64::NAN, ..base() }, "npg.damping"),
+            (NpgConfig { cg_iterations: 0, ..base() }, "npg.cg_iterations"),
+            (
+                NpgConfig { baseline: BaselineConfig { decay: -1.0, ..Default::default() }, ..base() },
+                "npg.baseline.decay",
+            ),
+        ] {
+            let error = cfg.check().unwrap_err().to_string();
+            assert!(error.contains(word) && !error.contains('\n'), "{error}");
+        }
+    }
+}
