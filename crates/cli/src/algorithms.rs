@@ -3,6 +3,7 @@
 use anyhow::{Result, anyhow, bail};
 use offing::algo::bc::{self, BcConfig};
 use offing::algo::combo::{self, ComboConfig};
+use offing::algo::morel::{self, MorelConfig};
 use offing::algo::rambo::{self, RamboConfig};
 use offing::algo::recipe::{self, RecipeConfig};
 use offing::algo::{ModelConfig, Session, TrainConfig, mobile};
@@ -20,6 +21,7 @@ const PRESETS: &[(&str, &str)] = &[
     ("amorel", include_str!("../../../presets/amorel.toml")),
     ("amorel.paper", include_str!("../../../presets/amorel.paper.toml")),
     ("morel-sac", include_str!("../../../presets/morel-sac.toml")),
+    ("morel", include_str!("../../../presets/morel.toml")),
     ("mobile", include_str!("../../../presets/mobile.toml")),
     ("mobile+sumo", include_str!("../../../presets/mobile+sumo.toml")),
     ("combo", include_str!("../../../presets/combo.toml")),
@@ -31,7 +33,7 @@ const QUICK: &str = include_str!("../../../presets/quick.toml");
 const ANTMAZE: &str = include_str!("../../../presets/antmaze.toml");
 
 /// Names of all algorithms.
-const NAMES: [&str; 7] = ["mopo", "amorel", "morel-sac", "mobile", "combo", "rambo", "bc"];
+const NAMES: [&str; 8] = ["mopo", "amorel", "morel", "morel-sac", "mobile", "combo", "rambo", "bc"];
 
 /// Those that meet uncertainty without an estimator, or do not at all.
 const WITHOUT_ESTIMATOR: [&str; 3] = ["combo", "rambo", "bc"];
@@ -48,6 +50,7 @@ pub(crate) struct Algorithm {
 pub(crate) enum Plan {
     Recipe(Box<RecipeConfig>),
     Mobile(Box<RecipeConfig>),
+    Morel(Box<MorelConfig>),
     Combo(Box<ComboConfig>),
     Rambo(Box<RamboConfig>),
     Bc(BcConfig),
@@ -108,6 +111,7 @@ impl Algorithm {
         let dataset = dataset.strip_suffix("-v2").unwrap_or(dataset);
         let mut layers = match self.base {
             "bc" => Layers::of::<BcConfig>()?,
+            "morel" => Layers::of::<MorelConfig>()?,
             "combo" => Layers::of::<ComboConfig>()?,
             "rambo" => Layers::of::<RamboConfig>()?,
             _ => Layers::of::<RecipeConfig>()?,
@@ -141,9 +145,12 @@ impl Algorithm {
             Some("quick") => {
                 let mut table: Table = toml::from_str(QUICK)?;
                 rows = table.remove("rows").and_then(|v| v.as_integer()).map(|n| n as usize);
-                if self.base == "bc" {
-                    ["rollout", "model", "sac"].iter().for_each(|key| drop(table.remove(*key)));
-                }
+                let foreign: &[&str] = match self.base {
+                    "bc" => &["rollout", "model", "sac"],
+                    "morel" => &["rollout", "sac"],
+                    _ => &[],
+                };
+                foreign.iter().for_each(|key| drop(table.remove(*key)));
                 self.put_shared(&mut layers, table);
             }
             Some(other) => bail!("unknown profile `{other}`; known: quick"),
@@ -164,6 +171,7 @@ impl Algorithm {
     pub(crate) fn plan(&self, layers: &Layers) -> Result<Plan> {
         let plan = match self.base {
             "bc" => Plan::Bc(layers.read()?),
+            "morel" => Plan::Morel(Box::new(layers.read()?)),
             "combo" => Plan::Combo(Box::new(layers.read()?)),
             "rambo" => Plan::Rambo(Box::new(layers.read()?)),
             "mobile" => Plan::Mobile(Box::new(layers.read()?)),
@@ -179,6 +187,7 @@ impl Plan {
     pub(crate) fn train(&self) -> &TrainConfig {
         match self {
             Self::Recipe(cfg) | Self::Mobile(cfg) => &cfg.train,
+            Self::Morel(cfg) => &cfg.train,
             Self::Combo(cfg) => &cfg.train,
             Self::Rambo(cfg) => &cfg.train,
             Self::Bc(cfg) => &cfg.train,
@@ -191,7 +200,7 @@ impl Plan {
             Self::Recipe(cfg) | Self::Mobile(cfg) => Some((&cfg.model, &cfg.sac)),
             Self::Combo(cfg) => Some((&cfg.model, &cfg.sac)),
             Self::Rambo(cfg) => Some((&cfg.model, &cfg.sac)),
-            Self::Bc(_) => None,
+            Self::Morel(_) | Self::Bc(_) => None,
         }
     }
 
@@ -200,6 +209,7 @@ impl Plan {
         self.train().check()?;
         match self {
             Self::Recipe(cfg) | Self::Mobile(cfg) => cfg.rollout.check()?,
+            Self::Morel(cfg) => cfg.check()?,
             Self::Combo(cfg) => cfg.check()?,
             Self::Rambo(cfg) => cfg.check()?,
             Self::Bc(_) => {}
@@ -216,6 +226,7 @@ impl Plan {
         Ok(match self {
             Self::Recipe(cfg) => recipe::train(cfg, session)?.is_some(),
             Self::Mobile(cfg) => mobile::train(cfg, session)?.is_some(),
+            Self::Morel(cfg) => morel::train(cfg, session)?.is_some(),
             Self::Combo(cfg) => combo::train(cfg, session)?.is_some(),
             Self::Rambo(cfg) => rambo::train(cfg, session)?.is_some(),
             Self::Bc(cfg) => bc::train(cfg, session)?.is_some(),
@@ -226,6 +237,7 @@ impl Plan {
     pub(crate) fn table(&self) -> Result<Table> {
         Ok(match self {
             Self::Recipe(cfg) | Self::Mobile(cfg) => Table::try_from(cfg.as_ref())?,
+            Self::Morel(cfg) => Table::try_from(cfg.as_ref())?,
             Self::Combo(cfg) => Table::try_from(cfg.as_ref())?,
             Self::Rambo(cfg) => Table::try_from(cfg.as_ref())?,
             Self::Bc(cfg) => Table::try_from(cfg)?,
@@ -275,8 +287,11 @@ mod tests {
                 for estimator in estimators.iter().filter(fits) {
                     let algorithm = Algorithm::parse(&format!("{base}+{}", estimator.id())).unwrap();
                     let prepared = algorithm.layers(&dataset, None, None).unwrap();
-                    let cfg = recipe_of(algorithm.plan(&prepared.layers).unwrap());
-                    assert_eq!(cfg.uncertainty.id(), estimator.id());
+                    let id = match algorithm.plan(&prepared.layers).unwrap() {
+                        Plan::Morel(cfg) => cfg.uncertainty.id(),
+                        other => recipe_of(other).uncertainty.id(),
+                    };
+                    assert_eq!(id, estimator.id());
                 }
             }
             plan("mopo", &dataset, Some("kit"));

@@ -24,7 +24,7 @@ use crate::workshop::{Job, in_session, reference_of};
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
-    /// The algorithm: mopo, amorel, morel-sac, mobile (each with any estimator: mopo+sumo), combo, rambo or bc.
+    /// The algorithm: mopo, amorel, morel, morel-sac, mobile (each with any estimator: mopo+sumo), combo, rambo or bc.
     #[arg(required_unless_present_any = ["resume", "config"])]
     pub(crate) algorithm: Option<String>,
     /// A path, a D4RL or Minari id, or the name of a made set.
