@@ -157,7 +157,10 @@ fn step_cost(of: &Forecast<'_>, few: &Dataset, team: &Team) -> Result<(f64, f64)
         clock: Clock::default(),
         scores: Default::default(),
     };
-    plan.run(&mut session)?;
+    match plan.run(&mut session) {
+        Ok(_) | Err(offing::Error::Stopped) => {}
+        Err(error) => return Err(error.into()),
+    }
     let (mut begin, mut per_step) = (0.0, 0.0);
     for (phase, seconds) in session.clock.phases() {
         per_step += match phase {

@@ -179,7 +179,8 @@ fn runs_are_ranked_without_the_simulator_and_the_budget_is_told() {
     let json = |name: &str| temp.path().join(name).to_str().unwrap().to_string();
     let rank = |threads: &str, file: &str, more: &[&str]| {
         let all = runs.to_str().unwrap();
-        let mut args = vec!["-q", "--threads", threads, "rank", all, "--steps", "200", "--json", file];
+        let mut args = vec!["-q", "--threads", threads, "rank", all, "--steps", "100", "--length", "20"];
+        args.extend(["--json", file]);
         args.extend(more);
         ended_well(&command(&args).output().unwrap())
     };

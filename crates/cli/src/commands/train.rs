@@ -133,12 +133,12 @@ pub(crate) fn train(context: &Context, args: &Args, preset: Option<&str>) -> Res
     let physics: Physics = written.physics.parse()?;
     let steps = plan.train().steps;
     let left = steps.saturating_sub(newest_step(&dir).unwrap_or(0));
-    if !context.quiet
-        && !args.json
-        && left >= LONG
-        && let Some(words) = cost(context, &written, &plan, &dir, &dataset)?
-    {
-        context.say(&words);
+    if !context.quiet && !args.json && left >= LONG {
+        match cost(context, &written, &plan, &dir, &dataset) {
+            Ok(words) => words.iter().for_each(|words| context.say(words)),
+            // What is wrong, if it is, the run itself will say; a probe that fails is no reason not to start.
+            Err(error) => context.say(&format!("no estimate of the cost: {error:#}")),
+        }
     }
     let mut run = RunDir::open_or_create(&dir, &toml::to_string(&written)?)?;
     let job = Job { dataset: &dataset, physics, seed: written.seed, steps, json: args.json };

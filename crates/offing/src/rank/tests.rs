@@ -5,7 +5,7 @@ use ndarray::{Array1, Array3};
 use super::*;
 use crate::batch::Batch;
 use crate::data::make::{Block, Follow, make};
-use crate::dynamics::{DynamicsModel, Ensemble, EnsembleConfig, Forecast, Members, Step, TerminationConfig};
+use crate::dynamics::{DynamicsModel, Forecast, Members, Oracle, Step};
 use crate::env::point_mass::PointMass;
 use crate::env::{Env, Pool};
 use crate::error::Error;
@@ -84,7 +84,7 @@ fn fitted_q_orders_policies_as_the_simulator_does_on_any_number_of_threads() {
         fitted_q(&quick(), &data, &steer(gain), &Team::new(threads), 0, &mut |_| Flow::Continue).unwrap()
     };
     let values: Vec<f64> = GAINS.iter().map(|&g| judge(g, 2).value).collect();
-    assert_eq!(spearman(&values, &truth()), 1.0, "{values:?} against {:?}", truth());
+    assert!(spearman(&values, &truth()) > 0.999, "{values:?} against {:?}", truth());
     assert_eq!(judge(0.2, 1), judge(0.2, 3));
     let stopped = fitted_q(&quick(), &data, &steer(1.0), &Team::new(1), 0, &mut |_| Flow::Stop);
     assert!(matches!(stopped, Err(Error::Stopped)));
@@ -131,31 +131,27 @@ fn a_model_return_adds_up_discounted_rewards_until_the_end() {
 }
 
 #[test]
-fn a_learnt_model_with_the_penalty_orders_policies_as_the_simulator_does() {
+fn in_the_true_world_the_penalised_order_is_the_true_one() {
     let (data, team) = (data(6000), Team::new(2));
-    let cfg = EnsembleConfig {
-        members: 3,
-        elites: 2,
-        hidden: vec![48, 48],
-        decay: vec![2.5e-5; 3],
-        max_epochs: Some(12),
-        ..EnsembleConfig::default()
-    };
-    let rule = TerminationConfig::Expression { alive: "obs[0] * obs[0] + obs[1] * obs[1] < 9".into() };
-    let model = Ensemble::fit(&cfg, &data.rows, 0, &team, |_, _| Ok(())).unwrap();
-    let model = model.with_termination(rule.build(&data.rows, 0).unwrap());
+    let new = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::new())) };
+    let world = Oracle::new(Pool::new(&new)).unwrap();
     let sumo = UncertaintyConfig::from_id("sumo").unwrap().build(&Source::of_data(&data.rows)).unwrap();
     let rule = |lambda| Pessimism::Penalize { lambda, normaliser: Normaliser::Dataset, reward_range: None };
     let judge = |gain: f32, lambda: f32| {
         let guard = rule(lambda).calibrate(sumo.max_baseline(), &data.rows.rew).unwrap();
-        let mut dream = Imagination { model: &model, estimator: Some(&*sumo), guard, team: &team };
-        let cfg = ModelReturnConfig { length: 60, gamma: 0.95, lambda, ..Default::default() };
+        let mut dream = Imagination { model: &world, estimator: Some(&*sumo), guard, team: &team };
+        let cfg = ModelReturnConfig { length: 60, gamma: 1.0, lambda, ..Default::default() };
         let policy = without_noise(&steer(gain)).unwrap();
         let mut rng = Rng::stream(0, "judge", 0);
         model_return(&cfg, &mut dream, &policy, first_states(&data), -10.0, &mut rng).unwrap()
     };
-    let values: Vec<f64> = GAINS.iter().map(|&g| judge(g, 0.1).value).collect();
-    assert_eq!(spearman(&values, &truth()), 1.0, "{values:?} against {:?}", truth());
+    let (found, truth): (Vec<ModelReturn>, _) = (GAINS.iter().map(|&g| judge(g, 0.1)).collect(), truth());
+    let values: Vec<f64> = found.iter().map(|f| f.value).collect();
+    assert!(spearman(&values, &truth) > 0.999, "{values:?} against {truth:?}");
+    for (found, truth) in found.iter().zip(&truth) {
+        // Other starts, the same world.
+        assert!((found.unpenalised - truth).abs() < 8.0, "{found:?} against {truth}");
+    }
     let (free, dear) = (judge(1.0, 0.0), judge(1.0, 1.0));
     assert_eq!(free.value, free.unpenalised);
     assert!(dear.value < free.value && dear.unpenalised == free.unpenalised, "{dear:?} {free:?}");
