@@ -11,5 +11,6 @@ pub(crate) mod export;
 pub(crate) mod quickstart;
 pub(crate) mod rank;
 pub(crate) mod report;
+pub(crate) mod reproduce;
 pub(crate) mod train;
 pub(crate) mod score;

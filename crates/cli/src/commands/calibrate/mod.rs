@@ -14,7 +14,7 @@ use offing_mujoco::Physics;
 use toml::Table;
 
 pub(crate) use one::{Plan, run_one};
-pub(crate) use summary::Summary;
+pub(crate) use summary::{Mean, Summary};
 
 use super::data::write_json;
 use crate::config::Layers;
