@@ -1,6 +1,7 @@
 //! One file for each command.
 
 pub(crate) mod bench;
+mod bound;
 pub(crate) mod calibrate;
 pub(crate) mod collect;
 pub(crate) mod data;
