@@ -82,8 +82,7 @@ fn a_killed_grid_gives_the_same_tables_and_finished_cells_are_not_run_again() {
     let path = |name: &str| temp.path().join(name).to_str().unwrap().to_string();
     let (whole, whole_out, killed, killed_out) = (path("a"), path("a-out"), path("b"), path("b-out"));
     let text = ended_well(&command(&tiny("table3", &data, &whole, &whole_out)).output().unwrap());
-    for piece in
-        ["Table 3", "s+a+s'", "s+a+r+s' *", "step *", "paper", "difference", "2 seeds", "table3.html"]
+    for piece in ["Table 3", "s+a+s'", "s+a+r+s'*", "step*", "paper", "difference", "2 seeds", "table3.html"]
     {
         assert!(text.contains(piece), "`{piece}` missing in:\n{text}");
     }

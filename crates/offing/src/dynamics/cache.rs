@@ -252,6 +252,7 @@ fn keep(trainer: Trainer<'_>, fit: &Fit<'_>, dir: &Path) -> Result<Cached> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::Mat;
     use crate::rng::Rng;
     use ndarray::Array1;
 

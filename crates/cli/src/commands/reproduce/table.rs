@@ -186,7 +186,7 @@ impl Table {
 impl Head {
     /// The name, with a star where the paper's table has no such column.
     pub(super) fn label(&self) -> String {
-        if self.beyond { format!("{} *", self.name) } else { self.name.clone() }
+        if self.beyond { format!("{}*", self.name) } else { self.name.clone() }
     }
 }
 
