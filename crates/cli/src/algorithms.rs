@@ -71,13 +71,7 @@ impl Algorithm {
             None => (name, None),
         };
         let known = NAMES.iter().find(|n| **n == base);
-        let base = *known.ok_or_else(|| {
-            let nearest = NAMES
-                .iter()
-                .max_by(|a, b| strsim::jaro_winkler(a, base).total_cmp(&strsim::jaro_winkler(b, base)));
-            let nearest = nearest.map(|n| format!("did you mean `{n}`? ")).unwrap_or_default();
-            anyhow!("unknown algorithm `{base}`; {nearest}known: {}", NAMES.join(" "))
-        })?;
+        let base = *known.ok_or_else(|| offing::Error::unknown("algorithm", base, &NAMES))?;
         let estimator = match estimator {
             None => None,
             Some(_) if WITHOUT_ESTIMATOR.contains(&base) => {

@@ -8,6 +8,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use offing::error::hint;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
@@ -117,6 +118,15 @@ pub(crate) fn read_table(path: &Path) -> Result<Table> {
     parse(&text, &path.display().to_string())
 }
 
+/// Reads a text as one struct; `source` is named in errors.
+pub(crate) fn read_text<T: DeserializeOwned>(text: &str, source: &str) -> Result<T> {
+    let table = parse(text, source)?;
+    table
+        .clone()
+        .try_into()
+        .map_err(|error: toml::de::Error| anyhow!("{source}: {}", explain(&error, &table)))
+}
+
 /// Puts `over` above `base`.
 fn merge(base: &mut Table, over: Table) {
     for (key, value) in over {
@@ -155,11 +165,7 @@ fn explain(error: &toml::de::Error, table: &Table) -> String {
         if known.is_empty() {
             return format!("unknown {what} `{place}`; no key is allowed there");
         }
-        let nearest = known
-            .iter()
-            .max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
-        let nearest = nearest.map(|n| format!("did you mean `{n}`? ")).unwrap_or_default();
-        return format!("unknown {what} `{place}`; {nearest}known: {}", known.join(", "));
+        return format!("unknown {what} `{place}`; {}", hint(name, known));
     }
     format!("configuration: {message}; mend the value")
 }

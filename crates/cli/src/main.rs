@@ -52,6 +52,8 @@ enum Command {
     Act(commands::export::Act),
     /// Find out which estimator knows where the model is wrong.
     Calibrate(commands::calibrate::Args),
+    /// Make a table of the paper again, with the published numbers beside ours.
+    Reproduce(commands::reproduce::Args),
     /// Put runs on one page: curves, tables, times.
     Report(commands::report::Args),
     /// Rank the policies of runs without the simulator: fitted Q evaluation and penalised model return.
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Command::Export(args) => commands::export::export(&args),
         Command::Act(args) => commands::export::act(&args),
         Command::Calibrate(args) => commands::calibrate::run(&context, &args),
+        Command::Reproduce(args) => commands::reproduce::run(&context, &args),
         Command::Report(args) => commands::report::run(&context, &args),
         Command::Rank(args) => commands::rank::run(&context, &args),
         Command::Score(args) => commands::score::run(&context, &args),

@@ -59,7 +59,36 @@ pub enum Error {
     Invalid(String),
 }
 
+/// The name among `known` that `name` was probably meant to be, if any is like it.
+///
+/// ```
+/// assert_eq!(offing::error::nearest("summo", &["sumo", "count"]), Some("sumo"));
+/// assert_eq!(offing::error::nearest("xyz", &["sumo", "count"]), None);
+/// ```
+pub fn nearest<'a, S: AsRef<str>>(name: &str, known: &'a [S]) -> Option<&'a str> {
+    // Below this, names share a few letters by chance and a guess would mislead.
+    const ALIKE: f64 = 0.7;
+    let likeness = |k: &&str| strsim::jaro_winkler(k, name);
+    known
+        .iter()
+        .map(AsRef::as_ref)
+        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
+        .filter(|k| likeness(k) > ALIKE)
+}
+
+/// `did you mean …? known: …`, the end of every message about a wrong name.
+pub fn hint<S: AsRef<str>>(name: &str, known: &[S]) -> String {
+    let guess = nearest(name, known).map(|n| format!("did you mean `{n}`? ")).unwrap_or_default();
+    let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
+    format!("{guess}known: {}", known.join(", "))
+}
+
 impl Error {
+    /// A name that is not among `known`; the message says which one is nearest.
+    pub fn unknown<S: AsRef<str>>(kind: &'static str, name: &str, known: &[S]) -> Self {
+        Self::Unknown { kind, name: name.into(), hint: hint(name, known) }
+    }
+
     /// An I/O error at `path` while trying to `action`.
     pub fn io(path: impl AsRef<Path>, action: &'static str, cause: std::io::Error) -> Self {
         Self::Io { path: path.as_ref().to_path_buf(), action, cause }
@@ -85,5 +114,28 @@ impl Error {
             found: found.into(),
             hint: hint.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_name_is_answered_with_the_nearest_only_when_there_is_one() {
+        let known = ["hopper-medium", "hopper-medium-replay", "halfcheetah-medium", "k"];
+        for (name, wanted) in [
+            ("hoper-medium", Some("hopper-medium")),
+            ("hopper-medium-rplay", Some("hopper-medium-replay")),
+            ("cheetah-medium", Some("halfcheetah-medium")),
+            ("kk", Some("k")),
+            ("nonsense", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest(name, &known), wanted, "{name}");
+        }
+        let error = Error::unknown("dataset", "hoper-medium", &known).to_string();
+        assert!(error.starts_with("unknown dataset `hoper-medium`; did you mean `hopper-medium`? known: "));
+        assert!(Error::unknown("thing", "x", &["abc"]).to_string().ends_with("`x`; known: abc"));
     }
 }

@@ -8,6 +8,7 @@ pub mod home;
 pub mod rng;
 pub mod stats;
 pub mod batch;
+mod checksum;
 pub mod env;
 pub mod policy;
 pub mod data;

@@ -1,6 +1,7 @@
 //! One file for each command.
 
 pub(crate) mod bench;
+mod bound;
 pub(crate) mod calibrate;
 pub(crate) mod collect;
 pub(crate) mod data;
@@ -11,5 +12,6 @@ pub(crate) mod export;
 pub(crate) mod quickstart;
 pub(crate) mod rank;
 pub(crate) mod report;
+pub(crate) mod reproduce;
 pub(crate) mod train;
 pub(crate) mod score;

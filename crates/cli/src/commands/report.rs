@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use offing::run::{CONFIG, METRICS, Record, read_metrics};
 use toml::Table;
 
+use super::bound;
 use crate::context::Context;
 use crate::page::Page;
 use crate::plot::{Axis, Plot, Series};
@@ -36,6 +37,11 @@ pub(crate) fn run(_context: &Context, args: &Args) -> Result<ExitCode> {
     found.sort_by(|a, b| (&a.group, a.seed).cmp(&(&b.group, b.seed)));
     page(&found).write(&args.out)?;
     out!("{}", term::table(&HEADER, found.iter().map(Run::row)));
+    let terms = bound_terms(&found);
+    if !terms.is_empty() {
+        out!("{}", term::text_table(&bound::HEADER, terms));
+        out!("{}", bound::CAVEAT);
+    }
     out!("{}", args.out.display());
     Ok(ExitCode::SUCCESS)
 }
@@ -45,6 +51,15 @@ pub(crate) fn write_page(dirs: &[PathBuf], out: &Path) -> Result<()> {
     let mut runs = dirs.iter().map(|dir| Run::read(dir)).collect::<Result<Vec<Run>>>()?;
     tell_apart(&mut runs);
     page(&runs).write(out)
+}
+
+/// The terms of the paper's bounds that can be estimated, a row each.
+fn bound_terms(runs: &[Run]) -> Vec<Vec<String>> {
+    let of = |run: &Run| {
+        let terms = bound::terms(&run.config, &run.records);
+        terms.into_iter().map(|t| t.row(&run.group, run.seed)).collect::<Vec<_>>()
+    };
+    runs.iter().flat_map(of).collect()
 }
 
 /// Writes the page of one run beside its files.
@@ -213,6 +228,12 @@ fn page(runs: &[Run]) -> Page {
         if runs.iter().any(|r| !r.series(key).is_empty()) {
             curves(&mut page, &groups, key, label, caption);
         }
+    }
+    let terms = bound_terms(runs);
+    if !terms.is_empty() {
+        page.heading("Terms of the bounds");
+        page.text(bound::CAVEAT);
+        page.table(&bound::HEADER, &terms);
     }
     times(&mut page, runs);
     page.heading("Configurations");

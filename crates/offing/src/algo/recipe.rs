@@ -106,6 +106,9 @@ impl Method for Recipe<'_> {
         if let Some(epsilon) = self.dream.guard.epsilon() {
             put("epsilon", json!(epsilon));
         }
+        if self.pessimism.asks() {
+            put("reward_range", json!(self.dream.guard.reward_range()));
+        }
     }
 
     fn save(&self, out: &mut Tensors) {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, nearest};
 use crate::home::Home;
 
 /// The bodies whose made sets offing can make, with D4RL's five flavours each.
@@ -118,11 +118,7 @@ pub fn made_names() -> Vec<String> {
 
 fn unknown(name: &str) -> Error {
     let known = made_names();
-    let nearest = known
-        .iter()
-        .min_by_key(|k| strsim::damerau_levenshtein(k, name))
-        .filter(|k| strsim::jaro_winkler(k, name) > 0.85);
-    let hint = match nearest {
+    let hint = match nearest(name, &known) {
         Some(near) => format!("did you mean `{near}`? `offing data list` shows every name"),
         None => {
             "give a path, a D4RL or Minari id (ending in -v0, -v1 or -v2), or a name from `offing data list`"

@@ -8,7 +8,6 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use ndarray::ArrayView1;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -17,7 +16,8 @@ use super::data::check_rows;
 use super::ensemble::Ensemble;
 use super::termination::TerminationConfig;
 use super::trainer::{FitReport, Progress, Trainer};
-use crate::batch::{Batch, Mat};
+use crate::batch::Batch;
+use crate::checksum::{Checksum, of_bytes};
 use crate::error::{Error, Result};
 use crate::home::{Home, write_atomic};
 use crate::nn::{Team, Tensors};
@@ -132,7 +132,6 @@ pub fn is_kept(home: &Home, fit: &Fit<'_>) -> Result<bool> {
 
 /// Name of a model: a hash of everything its weights follow from.
 pub fn key(fit: &Fit<'_>) -> Result<String> {
-    let mut hash = Sha256::new();
     let config = serde_json::to_string(fit.config)
         .map_err(|e| Error::Invalid(format!("cannot write the model's configuration: {e}")))?;
     let rows = fit.rows;
@@ -143,17 +142,9 @@ pub fn key(fit: &Fit<'_>) -> Result<String> {
         rows.obs_dim(),
         rows.act_dim()
     );
-    hash.update(head);
-    let mut row = Vec::new();
-    let mut put = |values: ArrayView1<'_, f32>| {
-        row.clear();
-        row.extend(values.iter().flat_map(|v| v.to_le_bytes()));
-        hash.update(&row);
-    };
-    let mut put_all = |mat: &Mat| mat.rows().into_iter().for_each(&mut put);
-    [&rows.obs, &rows.act, &rows.next_obs].into_iter().for_each(&mut put_all);
-    put(rows.rew.view());
-    Ok(hex(&hash.finalize())[..32].to_string())
+    let mut sum = Checksum::of(&head);
+    sum.transitions(rows);
+    Ok(sum.finish()[..32].to_string())
 }
 
 fn model_file(dir: &Path) -> PathBuf {
@@ -179,7 +170,7 @@ fn find(dir: &Path, team: &Team) -> Result<Option<Cached>> {
         .map_err(|e| Error::file(&path, format!("wanted a model's report, found a damaged file ({e})")))?;
     let path = model_file(dir);
     let bytes = fs::read(&path).map_err(|e| Error::io(&path, "read", e))?;
-    if hex(&Sha256::digest(&bytes)) != report.model_sha256 {
+    if of_bytes(&bytes) != report.model_sha256 {
         return Err(Error::file(&path, "wanted the model its report describes, found other content"));
     }
     let model = Tensors::from_bytes(&bytes)
@@ -241,7 +232,7 @@ fn keep(trainer: Trainer<'_>, fit: &Fit<'_>, dir: &Path) -> Result<Cached> {
     write_atomic(&model_file(dir), |file| file.write_all(&bytes))?;
     let written = Report {
         version: VERSION,
-        model_sha256: hex(&Sha256::digest(&bytes)),
+        model_sha256: of_bytes(&bytes),
         config: fit.config.clone(),
         seed: fit.seed,
         epochs: now.epoch,
@@ -258,13 +249,10 @@ fn keep(trainer: Trainer<'_>, fit: &Fit<'_>, dir: &Path) -> Result<Cached> {
     Ok(Cached { model, report, epochs, updates, fresh: true, dir: dir.to_path_buf() })
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::Mat;
     use crate::rng::Rng;
     use ndarray::Array1;
 

@@ -111,11 +111,7 @@ impl UncertaintyConfig {
             return Ok(found.clone());
         }
         let ids: Vec<&str> = all.iter().map(Self::id).collect();
-        let near =
-            ids.iter().max_by(|a, b| strsim::jaro_winkler(a, id).total_cmp(&strsim::jaro_winkler(b, id)));
-        let near = near.map(|n| format!("did you mean `{n}`? ")).unwrap_or_default();
-        let hint = format!("{near}known: {}", ids.join(" "));
-        Err(Error::Unknown { kind: "estimator", name: id.into(), hint })
+        Err(Error::unknown("estimator", id, &ids))
     }
 
     /// The id used on the command line, in files and in tables.

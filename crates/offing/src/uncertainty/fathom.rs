@@ -50,6 +50,11 @@ pub struct FathomConfig {
     /// nearest row's fit: much cheaper, and .01 to .04 of rank correlation worse in the trial. A fit takes
     /// 4·(d·m + d²/2 + d + 2m) bytes for d = |s| + |a| and m = |s|: 2.9 kB for halfcheetah.
     pub stored: Option<usize>,
+    /// Look for the data's largest score ([`Uncertainty::max_baseline`]) among so many rows only: those that SUMO finds
+    /// loneliest, where the largest score most likely is, or random ones in the variant without SUMO. What is found can
+    /// be too small, never too large. All rows when not given; that takes minutes on a million.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline_rows: Option<usize>,
 }
 
 /// The variants of the trial.
@@ -79,6 +84,8 @@ pub struct Fathom {
     /// The data's own mixture deviations, in variant C.
     mixture: Vec<f32>,
     team: Team,
+    seed: u64,
+    baseline_rows: Option<usize>,
     baseline: OnceLock<f32>,
 }
 
@@ -91,13 +98,14 @@ impl Fathom {
         team: &Team,
         seed: u64,
     ) -> Result<Self> {
-        if data.len() < NEIGHBORS + 2 || config.stored == Some(0) {
+        if data.len() < NEIGHBORS + 2 || config.stored == Some(0) || config.baseline_rows == Some(0) {
             return Err(Error::Invalid(format!(
-                "fathom: wanted at least {} rows of data and, when fits are stored, at least one, found {} rows and \
-                 stored = {:?}",
+                "fathom: wanted at least {} rows of data and, where given, at least one stored fit and one row for the \
+                 baseline, found {} rows, stored = {:?} and baseline_rows = {:?}",
                 NEIGHBORS + 2,
                 data.len(),
-                config.stored
+                config.stored,
+                config.baseline_rows
             )));
         }
         // Refuses what is not finite, and is needed anyway for variants B and C.
@@ -125,6 +133,8 @@ impl Fathom {
             sumo: (config.variant != Variant::Fit).then_some(sumo),
             mixture,
             team: team.clone(),
+            seed,
+            baseline_rows: config.baseline_rows,
             baseline: OnceLock::new(),
         };
         it.stored = config.stored.map(|rows| it.store(rows, seed)).transpose()?;
@@ -155,8 +165,8 @@ impl Fathom {
         }
     }
 
-    /// e of each row over its neighbours, all but the row's own number when that is given.
-    fn errors(&self, points: &Mat, change: &Mat, near: &Neighbors, own: Option<usize>) -> Array1<f32> {
+    /// e of each row over its neighbours, all but the row's own number when those are given.
+    fn errors(&self, points: &Mat, change: &Mat, near: &Neighbors, own: Option<&[usize]>) -> Array1<f32> {
         let mut out = vec![0.0f32; points.nrows()];
         let mut chunks: Vec<_> = out.chunks_mut(CHUNK).collect();
         let (d, m) = (points.ncols(), change.ncols());
@@ -165,7 +175,7 @@ impl Fathom {
             for (i, out) in out.iter_mut().enumerate() {
                 let row = chunk * CHUNK + i;
                 let all = near.ids.row(row);
-                let others = all.iter().map(|&id| id as usize).filter(|&id| own.map(|o| o + row) != Some(id));
+                let others = all.iter().map(|&id| id as usize).filter(|&id| own.map(|o| o[row]) != Some(id));
                 fit.compute(&self.points, &self.delta, others.take(NEIGHBORS));
                 *out = fit.error(points.row(row), change.row(row)) as f32;
             }
@@ -202,17 +212,32 @@ impl Fathom {
             }
         };
         let mut largest = 0.0f32;
-        for first in (0..self.points.nrows()).step_by(SWEEP) {
-            let rows = first..(first + SWEEP).min(self.points.nrows());
-            let cut = |m: &Mat| m.slice(ndarray::s![rows.clone(), ..]).to_owned();
+        for rows in self.candidates(&u).chunks(SWEEP) {
+            let cut = |m: &Mat| m.select(ndarray::Axis(0), rows);
             let (points, change) = (cut(&self.points), cut(&self.delta));
             let near = self.index.search(points.view(), NEIGHBORS + 1).map_err(fault)?;
-            for (i, &e) in self.errors(&points, &change, &near, Some(first)).iter().enumerate() {
-                let row = first + i;
+            for (&row, &e) in rows.iter().zip(&self.errors(&points, &change, &near, Some(rows))) {
                 largest = largest.max(self.combine(e, || u[row], || self.mixture[row]));
             }
         }
         Ok(largest)
+    }
+
+    /// The rows among which the largest score is looked for.
+    fn candidates(&self, u: &[f32]) -> Vec<usize> {
+        let n = self.points.nrows();
+        match self.baseline_rows {
+            Some(count) if count < n && u.is_empty() => {
+                sample(n, count, &mut Rng::stream(self.seed, "fathom.baseline", 0))
+            }
+            Some(count) if count < n => {
+                let mut rows: Vec<usize> = (0..n).collect();
+                rows.sort_by(|&a, &b| u[b].total_cmp(&u[a]).then(a.cmp(&b)));
+                rows.truncate(count);
+                rows
+            }
+            _ => (0..n).collect(),
+        }
     }
 }
 

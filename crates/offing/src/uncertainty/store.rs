@@ -10,11 +10,11 @@ use std::sync::OnceLock;
 
 use offing_knn::{NeighborIndex, Tree};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::space::Space;
 use super::sumo::{Sumo, SumoConfig, fault, tree};
 use crate::batch::Batch;
+use crate::checksum::{Checksum, of_bytes};
 use crate::error::{Error, Result};
 use crate::home::{Home, write_atomic};
 
@@ -135,26 +135,15 @@ fn head_hash(file: &Path) -> Result<String> {
     let mut head = Vec::new();
     let opened = std::fs::File::open(file).map_err(|e| Error::io(file, "read", e))?;
     opened.take(4096).read_to_end(&mut head).map_err(|e| Error::io(file, "read", e))?;
-    Ok(hex(&Sha256::digest(&head)))
+    Ok(of_bytes(&head))
 }
 
 /// Names an index by everything it depends on.
 fn content_hash(config: &SumoConfig, data: &Batch) -> Result<String> {
     let settings = serde_json::to_string(config).map_err(|e| Error::Invalid(format!("sumo: {e}")))?;
-    let mut hash = Sha256::new();
-    hash.update(format!("{VERSION} {settings} {} {} ", data.obs_dim(), data.act_dim()));
-    let rows = config.vector.rows(data);
-    let mut bytes = Vec::with_capacity(4 * rows.ncols());
-    for row in rows.rows() {
-        bytes.clear();
-        row.iter().for_each(|x| bytes.extend_from_slice(&x.to_le_bytes()));
-        hash.update(&bytes);
-    }
-    Ok(hex(&hash.finalize())[..32].to_string())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    let mut sum = Checksum::of(&format!("{VERSION} {settings} {} {} ", data.obs_dim(), data.act_dim()));
+    sum.rows(&config.vector.rows(data));
+    Ok(sum.finish()[..32].to_string())
 }
 
 #[cfg(test)]

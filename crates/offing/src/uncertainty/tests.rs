@@ -84,9 +84,17 @@ fn configs() -> Vec<UncertaintyConfig> {
         UncertaintyConfig::Aleatoric(AleatoricConfig { norm: Norm::L2Std }),
         UncertaintyConfig::Pairwise(PairwiseConfig { spread: Spread::ToMean }),
         UncertaintyConfig::LooKl(LooKlConfig { member: Held::Mean }),
-        UncertaintyConfig::Fathom(FathomConfig { variant: Variant::Fit, stored: None }),
-        UncertaintyConfig::Fathom(FathomConfig { variant: Variant::Ensemble, stored: None }),
-        UncertaintyConfig::Fathom(FathomConfig { variant: Variant::Search, stored: Some(200) }),
+        UncertaintyConfig::Fathom(FathomConfig { variant: Variant::Fit, stored: None, ..Default::default() }),
+        UncertaintyConfig::Fathom(FathomConfig {
+            variant: Variant::Ensemble,
+            stored: None,
+            ..Default::default()
+        }),
+        UncertaintyConfig::Fathom(FathomConfig {
+            variant: Variant::Search,
+            stored: Some(200),
+            ..Default::default()
+        }),
     ]);
     all
 }

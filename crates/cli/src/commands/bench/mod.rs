@@ -196,7 +196,7 @@ fn median(samples: &[f64]) -> f64 {
 }
 
 /// The commit of the checkout the bench runs in, with a mark when files differ from it; the version elsewhere.
-fn commit() -> String {
+pub(crate) fn commit() -> String {
     let git = |args: &[&str]| {
         let output = Command::new("git").args(args).output().ok().filter(|o| o.status.success())?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_string())

@@ -54,6 +54,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
             Ok(())
         })?;
         recorder.add(&format!("{} build", estimator_label(config)), "s", wall);
+        let estimator = built.last().expect("it was just built");
+        let wall = seconds(|| Ok(estimator.max_baseline()))?;
+        recorder.add(&format!("{} baseline of the data", estimator_label(config)), "s", wall);
     }
     let label_rows = format!("{} rows", args.rows);
     for _ in 0..args.common.samples {

@@ -1,6 +1,7 @@
 //! `offing calibrate`: which estimator knows where the model is wrong, on any dataset.
 
 mod figures;
+mod kept;
 mod one;
 mod summary;
 
@@ -14,7 +15,7 @@ use offing_mujoco::Physics;
 use toml::Table;
 
 pub(crate) use one::{Plan, run_one};
-pub(crate) use summary::Summary;
+pub(crate) use summary::{Mean, Summary};
 
 use super::data::write_json;
 use crate::config::Layers;
@@ -81,6 +82,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         true => UncertaintyConfig::all().into_iter().map(|c| (c.id().to_string(), c)).collect(),
         false => args.estimators.iter().map(|text| named(text)).collect::<Result<_>>()?,
     };
+    let mut seen = std::collections::BTreeSet::new();
+    let estimators: Vec<_> = estimators.into_iter().filter(|(name, _)| seen.insert(name.clone())).collect();
     let mut summary = Summary::new(&args.dataset);
     for seed in 0..args.seeds.max(1) {
         let plan = Plan {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use offing::calibration::{Study, StudyConfig, World, prepare, study};
 use offing::dynamics::Oracle;
 use offing::env::Pool;
@@ -11,9 +11,9 @@ use offing::uncertainty::UncertaintyConfig;
 use offing_mujoco::Physics;
 use serde::Serialize;
 
-use super::super::data::write_json;
 use super::super::dynamics::task_of;
 use super::super::train::{file_word, find_data, short_hash};
+use super::kept::Kept;
 use crate::context::Context;
 use crate::term;
 use crate::workshop::{Job, in_session};
@@ -66,12 +66,10 @@ pub(crate) fn run_one(context: &Context, plan: &Plan) -> Result<Option<Study>> {
     };
     let text = toml::to_string(&written)?;
     let dir = plan.dir.join(file_word(&plan.dataset)).join(format!("s{}-{}", plan.seed, short_hash(&text)));
-    let estimators = serde_json::to_string(&plan.estimators)?;
-    let kept = dir.join(format!("study-{}.json", short_hash(&estimators)));
-    if let Ok(bytes) = std::fs::read(&kept) {
-        let found = serde_json::from_slice(&bytes)
-            .with_context(|| format!("{}: does not read; remove it to study again", kept.display()))?;
-        return Ok(Some(found));
+    let mut kept = Kept::find(&dir, &plan.estimators)?;
+    let missing = kept.missing();
+    if missing.is_empty() {
+        return Ok(Some(kept.join()));
     }
     let mut run = RunDir::open_or_create(&dir, &text)?;
     let steps = plan.config.train.steps;
@@ -86,19 +84,16 @@ pub(crate) fn run_one(context: &Context, plan: &Plan) -> Result<Option<Study>> {
         let found = match (simulators, &held) {
             (Some(make), _) => {
                 let oracle = Oracle::new(Pool::new(make))?;
-                study(&plan.config, &plan.estimators, &subject, World::Simulated(&oracle), session)?
+                study(&plan.config, &missing, &subject, World::Simulated(&oracle), session)?
             }
-            (None, Some(held)) => {
-                study(&plan.config, &plan.estimators, &subject, World::HeldOut(held), session)?
-            }
+            (None, Some(held)) => study(&plan.config, &missing, &subject, World::HeldOut(held), session)?,
             (None, None) => {
                 anyhow::bail!("{}: has neither a simulator nor episodes to hold back", plan.dataset)
             }
         };
         Ok(Some(found))
     })?;
-    if let Some(found) = &found {
-        write_json(&kept, &serde_json::to_value(found)?)?;
-    }
-    Ok(found)
+    let Some(found) = found else { return Ok(None) };
+    kept.add(&found)?;
+    Ok(Some(kept.join()))
 }

@@ -36,7 +36,7 @@ fn it_knows_where_the_model_is_wrong_better_than_distance_does() {
     let rank =
         |u: Array1<f32>| crate::stats::spearman(&u.iter().map(|&u| f64::from(u)).collect::<Vec<_>>(), &error);
     let fit = fathom(&FathomConfig { variant: Variant::Fit, ..Default::default() }, &data, 2);
-    let stored = FathomConfig { variant: Variant::Fit, stored: Some(5000) };
+    let stored = FathomConfig { variant: Variant::Fit, stored: Some(5000), ..Default::default() };
     let (exact, stored) = (
         rank(fit.error_rows(&queries).unwrap()),
         rank(fathom(&stored, &data, 2).error_rows(&queries).unwrap()),
@@ -113,4 +113,29 @@ fn threads_change_nothing_and_bad_input_is_named() {
         flat.obs.row_mut(i).assign(&row);
     });
     assert!(fathom(&FathomConfig::default(), &flat, 1).max_baseline().is_finite());
+}
+
+#[test]
+fn a_baseline_over_some_rows_is_never_above_the_one_over_all() {
+    let mut data = world(400, 7);
+    // Row 11 lies apart from all others and moves unlike them: the largest score is its.
+    data.obs.row_mut(11).fill(9.0);
+    data.next_obs.row_mut(11).fill(30.0);
+    for variant in [Variant::Search, Variant::Fit] {
+        let of = |rows| {
+            let config = FathomConfig { variant, baseline_rows: rows, ..Default::default() };
+            fathom(&config, &data, 2).max_baseline()
+        };
+        let all = of(None);
+        assert_eq!((of(Some(400)), of(Some(1_000_000))), (all, all), "as many as there are, or more");
+        assert!(of(Some(20)) > 0.0 && of(Some(20)) <= all);
+        if variant == Variant::Search {
+            assert_eq!(of(Some(5)), all, "the loneliest rows hold the largest score here");
+        }
+    }
+    let none = FathomConfig { baseline_rows: Some(0), ..Default::default() };
+    let refused = Fathom::new(&none, &data, None, &Team::new(1), 0).unwrap_err().to_string();
+    assert!(refused.contains("baseline_rows = Some(0)"), "{refused}");
+    let text = serde_json::to_string(&FathomConfig::default()).unwrap();
+    assert!(!text.contains("baseline_rows"), "files named by the settings of before are still found: {text}");
 }

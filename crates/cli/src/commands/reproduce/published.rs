@@ -1,0 +1,82 @@
+//! The paper's own numbers, from `experiments/paper/*.csv`.
+
+use anyhow::Result;
+use offing::Error;
+
+use super::experiment::bare;
+
+/// The transcribed tables that experiments stand beside.
+const TABLES: &[(&str, &str)] = &[
+    ("table2", include_str!("../../../../../experiments/paper/table2.csv")),
+    ("table3", include_str!("../../../../../experiments/paper/table3.csv")),
+    ("table5", include_str!("../../../../../experiments/paper/table5.csv")),
+    ("table9", include_str!("../../../../../experiments/paper/table9.csv")),
+];
+
+/// One published table.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Published {
+    rows: Vec<Row>,
+}
+
+#[derive(Clone, Debug)]
+struct Row {
+    dataset: &'static str,
+    column: &'static str,
+    metric: &'static str,
+    mean: f64,
+}
+
+impl Published {
+    /// The table of that name.
+    pub(super) fn of(table: &str) -> Result<Self> {
+        let known: Vec<&str> = TABLES.iter().map(|(name, _)| *name).collect();
+        let text = TABLES.iter().find(|(name, _)| *name == table).map(|(_, text)| *text);
+        let text = text.ok_or_else(|| Error::unknown("published table", table, &known))?;
+        // table,dataset,column,metric,mean,std; no field holds a comma or a quote.
+        let row = |line: &'static str| {
+            let mut fields = line.split(',').skip(1);
+            let (dataset, column, metric) = (fields.next()?, fields.next()?, fields.next()?);
+            Some(Row { dataset: bare(dataset), column, metric, mean: fields.next()?.parse().ok()? })
+        };
+        let rows = text.lines().skip(1).filter_map(row);
+        Ok(Self { rows: rows.filter(|r| r.dataset != "average").collect() })
+    }
+
+    /// The published mean, where the paper has it.
+    pub(super) fn get(&self, dataset: &str, column: &str, metric: &str) -> Option<f64> {
+        let is = |r: &&Row| (r.dataset, r.column, r.metric) == (bare(dataset), column, metric);
+        self.rows.iter().find(is).map(|r| r.mean)
+    }
+
+    /// The paper's columns, in its order.
+    #[cfg(test)]
+    pub(super) fn columns(&self) -> Vec<&'static str> {
+        let mut columns = Vec::new();
+        for row in &self.rows {
+            if !columns.contains(&row.column) {
+                columns.push(row.column);
+            }
+        }
+        columns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_every_table_is_read() {
+        for (name, text) in TABLES {
+            let published = Published::of(name).unwrap();
+            let lines = text.lines().skip(1).filter(|l| !l.contains(",average,")).count();
+            assert_eq!(published.rows.len(), lines, "{name}");
+        }
+        let two = Published::of("table2").unwrap();
+        assert_eq!(two.get("halfcheetah-random-v2", "sumo", "spearman"), Some(0.84));
+        assert_eq!(two.get("halfcheetah-random", "loo-kl", "pearson"), Some(0.06));
+        assert_eq!(two.get("halfcheetah-random", "fathom", "pearson"), None);
+        assert!(Published::of("table22").unwrap_err().to_string().contains("`table2`"));
+    }
+}

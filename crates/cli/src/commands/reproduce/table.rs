@@ -1,0 +1,226 @@
+//! Cells as a table: ours over seeds, the paper's beside it, the difference.
+
+use super::super::calibrate::Mean;
+use super::cells::{Cell, Outcome, Value};
+use super::experiment::Experiment;
+use super::published::Published;
+
+/// The column every study has beside the estimators: the rollout step itself, which costs nothing to know.
+pub(super) const BASELINE: &str = "step";
+
+/// What is compared, with the sign tables show.
+pub(super) const METRICS: [(&str, &str); 2] = [("spearman", "ρ"), ("pearson", "r")];
+
+/// A finished table.
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    pub(super) datasets: Vec<String>,
+    pub(super) columns: Vec<Head>,
+    entries: Vec<Entry>,
+}
+
+/// A column's name, and whether the paper has it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Head {
+    pub(super) name: String,
+    pub(super) beyond: bool,
+}
+
+/// One number of ours and the paper's.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) dataset: String,
+    pub(super) column: String,
+    pub(super) beyond: bool,
+    pub(super) metric: &'static str,
+    /// Over the seeds that finished; `None` when none did.
+    pub(super) ours: Option<Mean>,
+    pub(super) paper: Option<f64>,
+}
+
+impl Entry {
+    pub(super) fn difference(&self) -> Option<f64> {
+        Some(self.ours?.mean - self.paper?)
+    }
+}
+
+impl Table {
+    pub(super) fn of(
+        experiment: &Experiment,
+        published: &Published,
+        datasets: &[String],
+        cells: &[(Cell, Outcome)],
+    ) -> Self {
+        let own = experiment.columns().iter().map(|c| Head { name: c.name.clone(), beyond: c.beyond });
+        let columns: Vec<Head> = own.chain([Head { name: BASELINE.into(), beyond: true }]).collect();
+        let mut entries = Vec::new();
+        for dataset in datasets {
+            for head in &columns {
+                for (metric, _) in METRICS {
+                    let is = |v: &&Value| v.column == head.name && v.metric == metric;
+                    let found: Vec<f64> = (cells.iter().filter(|(cell, _)| cell.dataset == *dataset))
+                        .filter_map(|(_, outcome)| match outcome {
+                            Outcome::Done { values, .. } => values.iter().find(is).map(|v| v.value),
+                            Outcome::Failed(_) => None,
+                        })
+                        .collect();
+                    entries.push(Entry {
+                        dataset: dataset.clone(),
+                        column: head.name.clone(),
+                        beyond: head.beyond,
+                        metric,
+                        ours: (!found.is_empty()).then(|| Mean::of(&found)),
+                        paper: published.get(dataset, &head.name, metric),
+                    });
+                }
+            }
+        }
+        Self { datasets: datasets.to_vec(), columns, entries }
+    }
+
+    pub(super) fn entry(&self, dataset: &str, column: &str, metric: &str) -> &Entry {
+        let is = |e: &&Entry| e.dataset == dataset && e.column == column && e.metric == metric;
+        self.entries.iter().find(is).expect("there is an entry for every dataset, column and metric")
+    }
+
+    /// Whether the paper has any of these numbers.
+    pub(super) fn has_published(&self) -> bool {
+        self.entries.iter().any(|e| e.paper.is_some())
+    }
+
+    /// Header of [`Table::of_dataset`] and [`Table::means`]; `first` names the columns of the paper's table.
+    pub(super) fn header(first: &str) -> Vec<String> {
+        let mut header = vec![first.to_string()];
+        for (_, sign) in METRICS {
+            header.extend([sign.to_string(), "paper".into(), "difference".into()]);
+        }
+        header
+    }
+
+    /// The paper's table turned: one row for each of its columns, on one dataset.
+    pub(super) fn of_dataset(&self, dataset: &str) -> Vec<Vec<String>> {
+        let row = |head: &Head| {
+            let mut cells = vec![head.label()];
+            for (metric, _) in METRICS {
+                let e = self.entry(dataset, &head.name, metric);
+                let difference = e.difference().filter(|d| d.is_finite());
+                cells.push(e.ours.map_or("-".into(), |m| m.text()));
+                cells.push(e.paper.map_or("-".into(), |p| format!("{p:.2}")));
+                cells.push(difference.map_or("-".into(), signed));
+            }
+            cells
+        };
+        self.columns.iter().map(row).collect()
+    }
+
+    /// Means over the datasets that finished, and on how many of them each column is best among the paper's columns,
+    /// by ρ. The paper's mean is given where it has all of these datasets.
+    pub(super) fn means(&self) -> Vec<Vec<String>> {
+        let finished = self.finished();
+        let row = |head: &Head| {
+            let mut cells = vec![head.label()];
+            for (metric, _) in METRICS {
+                let of = |d: &&String| self.entry(d, &head.name, metric);
+                let ours: Option<Vec<f64>> = finished.iter().map(|d| of(d).ours.map(|m| m.mean)).collect();
+                let paper: Option<Vec<f64>> = finished.iter().map(|d| of(d).paper).collect();
+                let mean = |v: Option<Vec<f64>>| {
+                    v.filter(|v| !v.is_empty()).map(|v| Mean::of(&v).mean).filter(|m| m.is_finite())
+                };
+                let (ours, paper) = (mean(ours), mean(paper));
+                let text = |x: Option<f64>| x.map_or("-".into(), |x| format!("{x:.2}"));
+                cells.extend([text(ours), text(paper)]);
+                cells.push(ours.zip(paper).map_or("-".into(), |(o, p)| signed(o - p)));
+            }
+            let wins = |pick: fn(&Entry) -> Option<f64>| {
+                let best = finished.iter().filter(|d| self.best(d, pick) == Some(head.name.as_str())).count();
+                format!("{best} of {}", finished.len())
+            };
+            cells.push(if head.beyond { "-".into() } else { wins(|e| e.ours.map(|m| m.mean)) });
+            let printed = !head.beyond && finished.iter().all(|d| self.best(d, |e| e.paper).is_some());
+            cells.push(if printed { wins(|e| e.paper) } else { "-".into() });
+            cells
+        };
+        if finished.is_empty() { Vec::new() } else { self.columns.iter().map(row).collect() }
+    }
+
+    pub(super) fn finished(&self) -> Vec<&String> {
+        let any = |d: &&String| self.entries.iter().any(|e| e.dataset == **d && e.ours.is_some());
+        self.datasets.iter().filter(any).collect()
+    }
+
+    /// The paper's column with the highest ρ on a dataset; `None` when one of them has no number.
+    fn best(&self, dataset: &str, pick: fn(&Entry) -> Option<f64>) -> Option<&str> {
+        let own = self.columns.iter().filter(|c| !c.beyond);
+        let values: Option<Vec<(&str, f64)>> = own
+            .map(|c| {
+                let value = pick(self.entry(dataset, &c.name, METRICS[0].0));
+                value.filter(|v| v.is_finite()).map(|v| (c.name.as_str(), v))
+            })
+            .collect();
+        values?.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, _)| name)
+    }
+
+    /// The table, one number a line.
+    pub(super) fn csv(&self) -> String {
+        let mut out = String::from("dataset,column,in_paper,metric,seeds,ours,ours_std,paper,difference\n");
+        let number = |x: Option<f64>| x.filter(|x| x.is_finite()).map_or(String::new(), |x| x.to_string());
+        for e in &self.entries {
+            let seeds = e.ours.map_or(0, |m| m.seeds);
+            let std = e.ours.filter(|m| m.seeds > 1).map(|m| m.std);
+            out.push_str(&format!(
+                "{},{},{},{},{seeds},{},{},{},{}\n",
+                field(&e.dataset),
+                field(&e.column),
+                !e.beyond,
+                e.metric,
+                number(e.ours.map(|m| m.mean)),
+                number(std),
+                number(e.paper),
+                number(e.difference()),
+            ));
+        }
+        out
+    }
+}
+
+impl Head {
+    /// The name, with a star where the paper's table has no such column.
+    pub(super) fn label(&self) -> String {
+        if self.beyond { format!("{}*", self.name) } else { self.name.clone() }
+    }
+}
+
+/// The raw numbers: every cell's, one a line.
+pub(super) fn cells_csv(cells: &[(Cell, Outcome)]) -> String {
+    let mut out = String::from("dataset,seed,column,metric,value,low,high,rows\n");
+    for (cell, outcome) in cells {
+        let Outcome::Done { values, .. } = outcome else { continue };
+        for v in values {
+            let (dataset, column) = (field(&cell.dataset), field(&v.column));
+            out.push_str(&format!(
+                "{dataset},{},{column},{},{},{},{},{}\n",
+                cell.seed, v.metric, v.value, v.low, v.high, v.rows
+            ));
+        }
+    }
+    out
+}
+
+/// A text as a field of a CSV file.
+fn field(text: &str) -> String {
+    if text.contains(['"', ',', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
+}
+
+/// A difference with its sign.
+fn signed(x: f64) -> String {
+    // What rounds to nothing has no sign.
+    let text = format!("{:.2}", x.abs());
+    match (text.as_str(), x > 0.0) {
+        ("0.00", _) => text,
+        (_, true) => format!("+{text}"),
+        (_, false) => format!("−{text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

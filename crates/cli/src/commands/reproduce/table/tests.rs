@@ -1,0 +1,82 @@
+//! Tables from made-up cells: every number can be checked by hand.
+
+use super::*;
+
+fn cell(dataset: &str, seed: u64, values: &[(&str, f64)]) -> (Cell, Outcome) {
+    let value = |&(column, value): &(&str, f64)| {
+        METRICS.map(|(metric, _)| Value {
+            column: column.into(),
+            metric,
+            value: if metric == "spearman" { value } else { value / 2.0 },
+            low: value - 0.1,
+            high: value + 0.1,
+            rows: 7,
+        })
+    };
+    let values = values.iter().flat_map(value).collect();
+    (Cell { dataset: dataset.into(), seed }, Outcome::Done { values, note: String::new() })
+}
+
+fn table() -> (Table, Vec<(Cell, Outcome)>) {
+    let experiment = Experiment::named("table5").unwrap();
+    let datasets = ["hopper-medium", "walker2d-medium-v2", "hopper-random", "halfcheetah-medium"];
+    let failed = Cell { dataset: datasets[3].into(), seed: 0 };
+    let cells = vec![
+        cell(datasets[0], 0, &[("k=1", 0.5), ("k=5", 0.6), ("k=10", 0.7), ("step", 0.1)]),
+        cell(datasets[0], 1, &[("k=1", 0.7), ("k=5", 0.6), ("k=10", 0.5), ("step", 0.3)]),
+        cell(datasets[1], 0, &[("k=1", 0.82), ("k=5", 0.9), ("k=10", f64::NAN), ("step", 0.2)]),
+        cell(datasets[2], 0, &[("k=1", 0.4), ("k=5", 0.3), ("k=10", 0.2), ("step", 0.1)]),
+        (failed, Outcome::Failed("no such file".into())),
+    ];
+    let published = Published::of("table5").unwrap();
+    (Table::of(&experiment, &published, &datasets.map(String::from), &cells), cells)
+}
+
+#[test]
+fn ours_the_papers_and_the_difference_stand_side_by_side() {
+    let (table, _) = table();
+    // The paper: hopper-medium, k=1: ρ .86, r .79.
+    let hopper = table.of_dataset("hopper-medium");
+    assert_eq!(hopper[0], ["k=1", "0.60 ± 0.14", "0.86", "−0.26", "0.30 ± 0.07", "0.79", "−0.49"]);
+    assert_eq!(hopper[3], ["step*", "0.20 ± 0.14", "-", "-", "0.10 ± 0.07", "-", "-"]);
+    // A published id and a made name share the paper's row; .82 is what the paper has; a score without a rank has no ρ.
+    let walker = table.of_dataset("walker2d-medium-v2");
+    assert_eq!(&walker[0][..4], ["k=1", "0.82", "0.82", "0.00"]);
+    assert_eq!(&walker[2][..4], ["k=10", "-", "0.81", "-"]);
+    assert_eq!(&table.of_dataset("hopper-random")[0][..4], ["k=1", "0.40", "-", "-"], "not in the paper");
+    assert_eq!(table.of_dataset("halfcheetah-medium")[0][1], "-", "failed");
+}
+
+#[test]
+fn means_are_over_what_finished_and_wins_only_where_all_can_be_compared() {
+    let (table, _) = table();
+    let means = table.means();
+    // (.6 + .82 + .4) / 3; the paper lacks hopper-random, so it has no mean over these. Best of three on hopper-medium
+    // (a tie between all goes to the last) and hopper-random; on walker2d one has no ρ.
+    assert_eq!(&means[0][..4], ["k=1", "0.61", "-", "-"]);
+    assert_eq!(means[2][1], "-", "k=10 has no number on walker2d");
+    let wins: Vec<&str> = means.iter().map(|row| row[7].as_str()).collect();
+    assert_eq!((wins[0], wins[3]), ("1 of 3", "-"));
+    assert!(means.iter().all(|row| row.len() == Table::header("").len() + 2));
+}
+
+#[test]
+fn files_hold_every_number_once() {
+    let (table, cells) = table();
+    let csv = table.csv();
+    assert_eq!(csv.lines().count(), 1 + 4 * 4 * 2);
+    assert!(csv.contains("\nhopper-medium,k=1,true,spearman,2,0.6,"), "{csv}");
+    assert!(csv.contains("\nwalker2d-medium-v2,k=10,true,spearman,1,,,0.81,\n"), "{csv}");
+    assert!(csv.contains("\nhalfcheetah-medium,step,false,pearson,0,,,,\n"), "{csv}");
+    let raw = cells_csv(&cells);
+    assert_eq!(raw.lines().count(), 1 + 4 * 4 * 2);
+    assert!(raw.contains("hopper-medium,1,k=5,pearson,0.3,0.5,0.7,7"), "{raw}");
+    assert_eq!(field("a,\"b\""), "\"a,\"\"b\"\"\"");
+}
+
+#[test]
+fn differences_carry_their_sign() {
+    for (x, text) in [(0.124, "+0.12"), (-0.126, "−0.13"), (-0.001, "0.00"), (0.0, "0.00")] {
+        assert_eq!(signed(x), text);
+    }
+}
