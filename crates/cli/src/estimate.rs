@@ -34,8 +34,8 @@ const ROWS: usize = 4000;
 /// Starts of its rollouts, and gradient steps between them.
 const STARTS: usize = 500;
 const EVERY: u64 = 5;
-/// Steps of cloning, for algorithms that begin with it.
-const CLONING: i64 = 20;
+/// Gradient steps of what is trained once, before the learning.
+const ONCE: i64 = 20;
 /// Seconds of training after which it is stopped.
 const PROBE: f64 = 1.0;
 /// How the time of a search grows with the rows searched (measured on half-cheetah; hopper's grows more slowly).
@@ -49,12 +49,11 @@ pub(crate) fn estimate(context: &Context, of: &Forecast<'_>) -> Result<String> {
     let (model, model_words) = model_cost(context, of, &few, &team)?;
     let (begin, step) = step_cost(of, &few, &team)?;
     let learning = step * of.left as f64;
+    let before: f64 = begin.iter().map(|(_, seconds)| seconds).sum();
     let (evaluating, evaluations) = evaluation_cost(context, of, threads)?;
-    let total = term::duration(model.unwrap_or(0.0) + begin + learning + evaluating);
+    let total = term::duration(model.unwrap_or(0.0) + before + learning + evaluating);
     let mut parts = vec![model_words];
-    if begin > 0.0 {
-        parts.push(format!("cloning {}", term::duration(begin)));
-    }
+    parts.extend(begin.iter().map(|(what, seconds)| format!("{what} {}", term::duration(*seconds))));
     parts.push(format!(
         "{} steps at {:.1} ms ({})",
         term::count(of.left as usize),
@@ -115,9 +114,12 @@ fn model_cost(
     })
 }
 
-/// Seconds before the first gradient step (RAMBO clones), and of one step with its share of the rollouts, measured by
-/// running the algorithm itself.
-fn step_cost(of: &Forecast<'_>, few: &Dataset, team: &Team) -> Result<(f64, f64)> {
+/// Trainings that come once, before the first gradient step, with their seconds.
+type Before = Vec<(&'static str, f64)>;
+
+/// What comes before the first gradient step (RAMBO clones, some estimators train encoders), and seconds of one step with
+/// its share of the rollouts, measured by running the algorithm itself.
+fn step_cost(of: &Forecast<'_>, few: &Dataset, team: &Team) -> Result<(Before, f64)> {
     let mut settings = of.written.settings.clone();
     let rollout: Option<RolloutConfig> =
         settings.get("rollout").cloned().and_then(|table| table.try_into().ok());
@@ -130,9 +132,8 @@ fn step_cost(of: &Forecast<'_>, few: &Dataset, team: &Team) -> Result<(f64, f64)
         put(&mut settings, &["rollout", "starts"], starts as i64);
     }
     put(&mut settings, &["model", "ensemble", "max_updates"], 1);
-    let cloning =
-        settings.get("cloning").and_then(|c| c.get("steps")).and_then(Value::as_integer).unwrap_or(0);
-    put(&mut settings, &["cloning", "steps"], cloning.min(CLONING));
+    let cloning = shorten(&mut settings, &["cloning", "steps"]);
+    let encoder = shorten(&mut settings, &["uncertainty", "updates"]);
     let plan = Written { settings, ..of.written.clone() }.plan()?;
     let dir = tempfile::tempdir()?;
     let home = Home::new(dir.path().join("home"));
@@ -161,14 +162,18 @@ fn step_cost(of: &Forecast<'_>, few: &Dataset, team: &Team) -> Result<(f64, f64)
         Ok(_) | Err(offing::Error::Stopped) => {}
         Err(error) => return Err(error.into()),
     }
-    let (mut begin, mut per_step) = (0.0, 0.0);
+    let (mut begin, mut per_step) = (Before::new(), 0.0);
     for (phase, seconds) in session.clock.phases() {
         per_step += match phase {
-            "model" | "index" | "checkpoint" | "evaluate" => 0.0,
-            "cloning" if cloning > 0 => {
-                begin = seconds / cloning.min(CLONING) as f64 * cloning as f64;
+            "cloning" if cloning.is_some() => {
+                begin.extend(cloning.map(|times| ("cloning", seconds * times)));
                 0.0
             }
+            "index" => {
+                begin.extend(encoder.map(|times| ("the estimator", seconds * times)));
+                0.0
+            }
+            "model" | "checkpoint" | "evaluate" => 0.0,
             "rollout" => {
                 let rollouts = steps.div_ceil(EVERY).max(1) as f64;
                 let wanted = rollout.as_ref().map_or(0.0, |r| r.starts as f64 / r.every as f64);
@@ -212,6 +217,13 @@ fn evaluation_cost(context: &Context, of: &Forecast<'_>, threads: usize) -> Resu
     Ok((step * length as f64 * rounds * evaluations as f64, evaluations))
 }
 
+/// Cuts a number of gradient steps down to a few, where the settings have it; returns how many times more there were.
+fn shorten(settings: &mut Table, path: &[&str; 2]) -> Option<f64> {
+    let steps = settings.get(path[0])?.get(path[1])?.as_integer().filter(|n| *n > 0)?;
+    put(settings, path, steps.min(ONCE));
+    Some(steps as f64 / steps.min(ONCE) as f64)
+}
+
 /// Sets a value at a path of tables that are there; other algorithms have other tables.
 fn put(settings: &mut Table, path: &[&str], value: i64) {
     match path {
@@ -222,5 +234,21 @@ fn put(settings: &mut Table, path: &[&str], value: i64) {
             }
         }
         [] => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_is_shortened_where_the_settings_have_the_steps() {
+        let text = "[cloning]\nsteps = 50000\n[uncertainty]\nkind = \"sumo\"\n";
+        let mut settings: Table = toml::from_str(text).unwrap();
+        assert_eq!(shorten(&mut settings, &["cloning", "steps"]), Some(2500.0));
+        assert_eq!(shorten(&mut settings, &["uncertainty", "updates"]), None);
+        put(&mut settings, &["model", "ensemble", "max_updates"], 1);
+        let wanted: Table = toml::from_str(&text.replace("50000", "20")).unwrap();
+        assert_eq!(settings, wanted, "no table is made up");
     }
 }
