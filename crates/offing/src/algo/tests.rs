@@ -97,14 +97,10 @@ fn train(cfg: &RecipeConfig, data: &Dataset, dir: &Path, threads: usize, stop_at
     train_by(&|session| recipe::train(cfg, session), data, dir, threads, stop_at)
 }
 
+type Algorithm<'a> = dyn Fn(&mut Session<'_>) -> Result<Option<Sac>> + 'a;
+
 /// Trains by any algorithm.
-fn train_by(
-    algorithm: &dyn Fn(&mut Session<'_>) -> Result<Option<Sac>>,
-    data: &Dataset,
-    dir: &Path,
-    threads: usize,
-    stop_at: u64,
-) -> Vec<f64> {
+fn train_by(algorithm: &Algorithm<'_>, data: &Dataset, dir: &Path, threads: usize, stop_at: u64) -> Vec<f64> {
     let pool = Pool::new(&new_env);
     let (home, team) = (Home::new(dir.join("home")), Team::new(threads));
     let mut run = RunDir::open_or_create(&dir.join("run"), "test").unwrap();
@@ -204,7 +200,7 @@ fn mobile_combo_and_rambo_beat_the_behaviour_policy() {
     let data = data();
     let behaviour = behaviour_return(&data);
     let (mobile, combo, rambo) = (mobile_config(4000), combo_config(4000), rambo_config(4000));
-    let algorithms: [(&str, &dyn Fn(&mut Session<'_>) -> Result<Option<Sac>>); 3] = [
+    let algorithms: [(&str, &Algorithm<'_>); 3] = [
         ("mobile", &|session| mobile::train(&mobile, session)),
         ("combo", &|session| combo::train(&combo, session)),
         ("rambo", &|session| rambo::train(&rambo, session)),
@@ -220,7 +216,7 @@ fn mobile_combo_and_rambo_beat_the_behaviour_policy() {
 fn mobile_combo_and_rambo_resume_bit_for_bit_on_any_number_of_threads() {
     let data = data();
     let (mobile, combo, rambo) = (mobile_config(400), combo_config(400), rambo_config(400));
-    let algorithms: [(&str, &dyn Fn(&mut Session<'_>) -> Result<Option<Sac>>); 3] = [
+    let algorithms: [(&str, &Algorithm<'_>); 3] = [
         ("mobile", &|session| mobile::train(&mobile, session)),
         ("combo", &|session| combo::train(&combo, session)),
         ("rambo", &|session| rambo::train(&rambo, session)),
