@@ -22,6 +22,7 @@ const PRESETS: &[(&str, &str)] = &[
     ("amorel.paper", include_str!("../../../presets/amorel.paper.toml")),
     ("morel-sac", include_str!("../../../presets/morel-sac.toml")),
     ("morel", include_str!("../../../presets/morel.toml")),
+    ("morel.mjrl", include_str!("../../../presets/morel.mjrl.toml")),
     ("mobile", include_str!("../../../presets/mobile.toml")),
     ("mobile+sumo", include_str!("../../../presets/mobile+sumo.toml")),
     ("combo", include_str!("../../../presets/combo.toml")),
@@ -289,6 +290,8 @@ mod tests {
                 }
             }
             plan("mopo", &dataset, Some("kit"));
+            let mjrl = Algorithm::parse("morel").unwrap();
+            mjrl.plan(&mjrl.layers(&dataset, Some("mjrl"), None).unwrap().layers).unwrap();
             plan("amorel", &dataset, Some("paper"));
         }
     }
