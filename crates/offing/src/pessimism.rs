@@ -114,6 +114,16 @@ impl Pessimism {
         Ok(Guard { rule: self, baseline, reward_min: low, reward_range, running_max: 0.0 })
     }
 
+    /// Whether [`calibrate`](Self::calibrate) looks at the dataset's largest score. To find it takes an ensemble's estimator
+    /// a pass over the whole dataset.
+    pub fn needs_baseline(&self) -> bool {
+        match self {
+            Self::Ignore {} => false,
+            Self::Penalize { normaliser, .. } => *normaliser == Normaliser::Dataset,
+            Self::Truncate { .. } | Self::Halt { .. } => true,
+        }
+    }
+
     /// Whether scores are needed at all.
     pub fn asks(&self) -> bool {
         !matches!(self, Self::Ignore {})

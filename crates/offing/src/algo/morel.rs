@@ -160,7 +160,8 @@ pub fn train(cfg: &MorelConfig, session: &mut Session<'_>) -> Result<Option<Gaus
             Some(session.clock.time("index", || cfg.uncertainty.build(&source))?)
         }
     };
-    let baseline = estimator.as_deref().map_or(0.0, |e| e.max_baseline());
+    let judge = estimator.as_deref().filter(|_| cfg.pessimism.needs_baseline());
+    let baseline = session.clock.time("index", || judge.map_or(0.0, |e| e.max_baseline()));
     let guard = cfg.pessimism.calibrate(baseline, &data.rows.rew)?; // line 2: where the model is known
     if let Some(epsilon) = guard.epsilon() {
         session.note(format!("trajectories end where u > {epsilon:.4} (Eq. 7)"));

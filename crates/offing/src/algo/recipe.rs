@@ -63,7 +63,8 @@ pub fn train(cfg: &RecipeConfig, session: &mut Session<'_>) -> Result<Option<Sac
             Some(session.clock.time("index", || cfg.uncertainty.build(&source))?)
         }
     };
-    let baseline = estimator.as_deref().map_or(0.0, |e| e.max_baseline());
+    let judge = estimator.as_deref().filter(|_| cfg.pessimism.needs_baseline());
+    let baseline = session.clock.time("index", || judge.map_or(0.0, |e| e.max_baseline()));
     let guard = cfg.pessimism.calibrate(baseline, &data.rows.rew)?; // Alg. 2 line 4: ε
     if let (Some(epsilon), Some(estimator)) = (guard.epsilon(), estimator.as_deref()) {
         let distance =

@@ -37,8 +37,9 @@ pub(crate) struct Args {
     /// Its rows.
     #[arg(long, default_value_t = 1_000_000, value_parser = super::positive)]
     rows: usize,
-    /// Gradient steps of the ensemble before it imagines; a whole run has 100,000.
-    #[arg(long, default_value_t = 100, value_parser = super::positive)]
+    /// Gradient steps of the ensemble before it imagines; a whole run has 100,000. A model of a hundred steps imagines
+    /// noise, and noise has no near neighbours: searches then take a hundred times as long.
+    #[arg(long, default_value_t = 2000, value_parser = super::positive)]
     updates: usize,
     /// Change a setting of all algorithms, such as sac.hidden=[64,64]; may be given again.
     #[arg(long, value_name = "KEY=VALUE")]
