@@ -35,7 +35,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// The whole way in one command: make a small dataset, audit it, score it.
+    /// The whole way in one command: make a small dataset, learn from it with SUMO, score the policy, write a report.
     Quickstart(commands::quickstart::Args),
     /// Make, list, inspect, audit and convert datasets.
     #[command(subcommand)]

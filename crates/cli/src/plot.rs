@@ -31,6 +31,8 @@ pub(crate) struct Series {
     pub(crate) points: Vec<(f64, f64)>,
     /// Low and high at each point.
     pub(crate) band: Option<Vec<(f64, f64)>>,
+    /// Which colour it takes; its place among the plot's series when not given.
+    pub(crate) slot: Option<usize>,
 }
 
 /// How a series is drawn.
@@ -53,7 +55,7 @@ impl Axis {
 
 impl Series {
     pub(crate) fn line(name: &str, points: Vec<(f64, f64)>) -> Self {
-        Self { name: name.into(), mark: Mark::Line, points, band: None }
+        Self { name: name.into(), mark: Mark::Line, points, band: None, slot: None }
     }
 
     pub(crate) fn dashed(name: &str, points: Vec<(f64, f64)>) -> Self {
@@ -62,6 +64,11 @@ impl Series {
 
     pub(crate) fn scatter(name: &str, points: Vec<(f64, f64)>) -> Self {
         Self { mark: Mark::Points, ..Self::line(name, points) }
+    }
+
+    /// Takes that colour, so that a thing looks the same in every plot.
+    pub(crate) fn in_slot(self, slot: usize) -> Self {
+        Self { slot: Some(slot), ..self }
     }
 
     /// Shades the space between low and high, which has one pair for each point.
@@ -201,26 +208,31 @@ impl Plot {
     /// The figure as an SVG element.
     pub(crate) fn svg(&self) -> String {
         let longest = self.series.iter().map(|s| s.name.chars().count()).max().unwrap_or(0);
-        let right = 24.0 + if longest > 0 { 34.0 + 6.6 * longest as f64 } else { 0.0 };
+        let beside = if longest > 0 { 34.0 + 6.6 * longest as f64 } else { 0.0 };
+        // Long names go below the plot, or they would leave it no room.
+        let below = beside > 0.4 * WIDTH;
+        let right = 24.0 + if below { 0.0 } else { beside };
+        let height = HEIGHT + if below { 20.0 * self.series.len() as f64 + 4.0 } else { 0.0 };
         let values =
             |pick: fn(&(f64, f64)) -> f64| self.series.iter().flat_map(move |s| s.points.iter().map(pick));
         let bands = self.series.iter().flat_map(|s| s.band.iter().flatten().flat_map(|(l, h)| [*l, *h]));
         let x = Scale::new(values(|p| p.0), self.x.log, LEFT, WIDTH - right);
         let y = Scale::new(values(|p| p.1).chain(bands), self.y.log, HEIGHT - BOTTOM, TOP);
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
              aria-label=\"{}\" font-family=\"system-ui, sans-serif\" font-size=\"12\" \
              style=\"fill:var(--ink,#222)\">\n",
             escape(&self.title)
         );
         self.frame(&mut svg, &x, &y);
         for (i, series) in self.series.iter().enumerate() {
-            band(&mut svg, series, &x, &y, &colour(i));
+            band(&mut svg, series, &x, &y, &colour(series.slot.unwrap_or(i)));
         }
         for (i, series) in self.series.iter().enumerate() {
-            marks(&mut svg, series, &x, &y, &colour(i));
+            marks(&mut svg, series, &x, &y, &colour(series.slot.unwrap_or(i)));
         }
-        self.legend(&mut svg, x.to + 16.0);
+        let at = if below { (LEFT, HEIGHT) } else { (x.to + 16.0, TOP + 10.0) };
+        self.legend(&mut svg, at);
         svg.push_str("</svg>\n");
         svg
     }
@@ -276,10 +288,10 @@ impl Plot {
         ));
     }
 
-    fn legend(&self, svg: &mut String, left: f64) {
+    fn legend(&self, svg: &mut String, (left, top): (f64, f64)) {
         for (i, series) in self.series.iter().enumerate().filter(|(_, s)| !s.name.is_empty()) {
-            let y = TOP + 10.0 + 20.0 * i as f64;
-            let style = format!("style=\"stroke:{}\"", colour(i));
+            let y = top + 20.0 * i as f64;
+            let style = format!("style=\"stroke:{}\"", colour(series.slot.unwrap_or(i)));
             let sign = match series.mark {
                 Mark::Points => format!("M{:.1} {y:.1}h0", left + 10.0),
                 _ => format!("M{left:.1} {y:.1}h20"),

@@ -258,7 +258,8 @@ impl Run {
 
 fn curves(page: &mut Page, groups: &BTreeMap<&str, Vec<&Run>>, key: &str, label: &str, caption: &str) {
     let mut series = Vec::new();
-    for (name, runs) in groups {
+    let names = distinct(&groups.keys().copied().collect::<Vec<_>>());
+    for (slot, (name, runs)) in names.iter().zip(groups.values()).enumerate() {
         let mut at: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
         for run in runs {
             run.series(key).iter().for_each(|(x, y)| at.entry(*x as u64).or_default().push(*y));
@@ -274,13 +275,23 @@ fn curves(page: &mut Page, groups: &BTreeMap<&str, Vec<&Run>>, key: &str, label:
             continue;
         }
         let band = at.values().map(|v| (of(v).0 - of(v).1, of(v).0 + of(v).1)).collect();
-        let line = Series::line(name, points);
+        let line = Series::line(name, points).in_slot(slot);
         series.push(if runs.len() > 1 { line.with_band(band) } else { line });
     }
     if !series.is_empty() {
         let plot = Plot { title: label.into(), x: Axis::linear("steps"), y: Axis::linear(label), series };
         page.figure(&plot, caption);
     }
+}
+
+/// What tells names made of parts apart: the parts that are not in all of them; nothing for a single name.
+fn distinct(names: &[&str]) -> Vec<String> {
+    let parts: Vec<Vec<&str>> = names.iter().map(|name| name.split(" · ").collect()).collect();
+    let everywhere = |part: &&str| parts.iter().all(|other| other.contains(part));
+    let own = |parts: &Vec<&str>| {
+        parts.iter().copied().filter(|part| !everywhere(part)).collect::<Vec<_>>().join(" · ")
+    };
+    parts.iter().map(own).collect()
 }
 
 fn times(page: &mut Page, runs: &[Run]) {
@@ -318,6 +329,8 @@ mod tests {
         assert_eq!(groups[0], "mopo+sumo · hopper · pessimism = penalize");
         assert_eq!(groups[1], "mopo+sumo · hopper · pessimism = ignore");
         assert_eq!(groups[0], groups[2]);
+        assert_eq!(distinct(&[&groups[0], &groups[1]]), ["pessimism = penalize", "pessimism = ignore"]);
+        assert_eq!(distinct(&[&groups[0]]), [""]);
         let mut alike = [run(ignore), run(ignore)];
         tell_apart(&mut alike);
         assert_eq!(alike[0].group, "mopo+sumo · hopper");
