@@ -20,9 +20,9 @@ fn stdout(args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Wants exit code 2 and one line that holds every given piece.
+/// Wants exit code 2 and one line that holds every given piece. Quiet, as whoever comes first also fetches the simulator.
 fn refused(args: &[&str], pieces: &[&str]) {
-    let output = offing(args);
+    let output = offing(&[&["-q"], args].concat());
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
     assert_eq!(error.trim_end().lines().count(), 1, "one line wanted, found: {error}");

@@ -287,27 +287,32 @@ pub(crate) fn reopen(context: &Context, dir: &Path) -> Result<(Written, Plan, Pa
     Ok((written, plan, dir.to_path_buf(), dataset))
 }
 
-/// The dataset of that name, with about `rows` rows. A made name that is not there yet, or is there several times, is
-/// made (or found) with so many rows by the built-in policies; anything else is thinned to whole episodes.
-pub(crate) fn find_data(
-    context: &Context,
-    name: &str,
-    rows: Option<usize>,
-    cfg: &TrainConfig,
-) -> Result<Dataset> {
+/// Where the dataset of that name is. A made name that is not there yet, or is there several times, is made (or found) with
+/// `rows` rows by the built-in policies.
+pub(crate) fn data_of(context: &Context, name: &str, rows: Option<usize>) -> Result<String> {
     let recipe = match (context.catalogue.find(name), rows) {
         (Ok(Found::ToMake(recipe)), _) => Some(recipe),
         (Err(_), Some(_)) => Recipe::parse(name).ok(),
         _ => None,
     };
-    let path = match recipe {
+    Ok(match recipe {
         Some(recipe) => {
             let rows = rows.unwrap_or(DEFAULT_ROWS);
             let made = make_shown(context, &recipe, &MakeOptions { rows, ..MakeOptions::default() })?;
             made.to_string_lossy().into_owned()
         }
         None => name.to_string(),
-    };
+    })
+}
+
+/// The dataset of that name ([`data_of`]); one with more than `rows` rows is thinned to whole episodes.
+pub(crate) fn find_data(
+    context: &Context,
+    name: &str,
+    rows: Option<usize>,
+    cfg: &TrainConfig,
+) -> Result<Dataset> {
+    let path = data_of(context, name, rows)?;
     let (mut dataset, _) = load(context, &path, ReadOptions::default())?;
     if cfg.drop_teleports {
         let rows = teleport_rows(&dataset);

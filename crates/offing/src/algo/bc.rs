@@ -45,6 +45,9 @@ pub fn train(cfg: &BcConfig, session: &mut Session<'_>) -> Result<Option<Actor>>
     if !(cfg.lr > 0.0 && cfg.lr.is_finite()) {
         return Err(Error::Invalid(format!("lr: wanted a positive number, found {}", cfg.lr)));
     }
+    if cfg.hidden.iter().any(|&width| width < 2) {
+        return Err(Error::Invalid(format!("hidden: wanted widths of at least 2, found {:?}", cfg.hidden)));
+    }
     let data = &session.data.rows;
     let rows = best_rows(session, cfg.best_share)?;
     let (obs_dim, act_dim) = (data.obs_dim(), data.act_dim());

@@ -83,8 +83,9 @@ impl EnsembleConfig {
             // A stored model says relu or silu only.
             return fail("activation: wanted relu or silu, found tanh".into());
         }
-        if self.hidden.contains(&0) {
-            return fail(format!("hidden: wanted positive widths, found {:?}", self.hidden));
+        // A single unit would be taken for an output, which has no activation.
+        if self.hidden.iter().any(|&width| width < 2) {
+            return fail(format!("hidden: wanted widths of at least 2, found {:?}", self.hidden));
         }
         if self.decay.len() != self.hidden.len() + 1 {
             return fail(format!(

@@ -147,8 +147,9 @@ impl SacConfig {
     /// Says what is wrong with the values, if anything.
     pub fn check(&self) -> Result<()> {
         let fail = |what: String| Err(Error::Invalid(format!("sac.{what}")));
-        if self.hidden.contains(&0) {
-            return fail(format!("hidden: wanted positive widths, found {:?}", self.hidden));
+        // A single unit would be taken for an output, which has no activation.
+        if self.hidden.iter().any(|&width| width < 2) {
+            return fail(format!("hidden: wanted widths of at least 2, found {:?}", self.hidden));
         }
         if self.critics == 0 {
             return fail("critics: wanted at least 1, found 0; the paper has 2".into());
@@ -211,6 +212,7 @@ mod tests {
             (SacConfig { actor_lr: f64::NAN, ..Default::default() }, "actor_lr"),
             (SacConfig { log_std: [2.0, -5.0], ..Default::default() }, "log_std"),
             (SacConfig { hidden: vec![256, 0], ..Default::default() }, "hidden"),
+            (SacConfig { hidden: vec![1, 256], ..Default::default() }, "hidden"),
             (SacConfig { alpha: Alpha::Fixed { value: -1.0 }, ..Default::default() }, "alpha"),
         ] {
             assert!(cfg.check().unwrap_err().to_string().contains(word));

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use self::report::About;
 use super::data::{Reading, load, write_json};
+use super::train::data_of;
 use crate::config::Layers;
 use crate::context::Context;
 use crate::term;
@@ -83,7 +84,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     }
     args.sets.iter().try_for_each(|set| layers.set(set))?;
     let config: Config = layers.read()?;
-    let (data, origin) = load(context, &args.dataset, args.reading.options()?)?;
+    let path = data_of(context, &args.dataset, args.rows)?;
+    let (data, origin) = load(context, &path, args.reading.options()?)?;
     let drawn = args.rows.filter(|&n| n < data.rows.len()).map(|n| {
         let mut rows: Vec<usize> = (0..data.rows.len()).collect();
         let mut rng = Rng::stream(args.seed, "rows", 0);
