@@ -1,6 +1,6 @@
 //! MOBILE (Sun et al. 2023): the critics' target of an imagined row is lowered by how much the next value depends on
 //! which member imagines it. With any other estimator u is constant for a row, and y = (r − λû) + γ min Q̄ is MOPO's
-//! target, so it runs as a [`recipe`](super::recipe) with MOBILE's own settings (no entropy in the target, floor 0).
+//! target, so it runs as a [`recipe`] with MOBILE's own settings (no entropy in the target, floor 0).
 
 use serde_json::{Value, json};
 
