@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::config::{ModelConfig, TrainConfig};
-use super::session::{Event, Session, Status};
+use super::session::{Event, Session, Status, record_tally};
 use crate::batch::{Batch, Mat};
 use crate::dynamics::Ensemble;
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ use crate::npg::{
 use crate::pessimism::{Guard, Pessimism};
 use crate::rng::Rng;
 use crate::run::Flow;
-use crate::uncertainty::{PairwiseConfig, Source, Uncertainty, UncertaintyConfig};
+use crate::uncertainty::{PairwiseConfig, Uncertainty, UncertaintyConfig};
 
 /// Settings of MOReL. In `train`, a step is an iteration of planning, and a batch is one of cloning and of the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -150,19 +150,8 @@ struct World<'a> {
 /// Trains to the end, or until the watcher stops it; `None` then.
 pub fn train(cfg: &MorelConfig, session: &mut Session<'_>) -> Result<Option<GaussianPolicy>> {
     cfg.check()?;
-    let data = session.data;
     let mut model = session.model(&cfg.model)?; // line 1: learn the dynamics
-    let estimator = match cfg.pessimism.asks() {
-        false => None,
-        true => {
-            let (team, home) = (session.team.clone(), Some(session.home));
-            let source = Source { data: &data.rows, model: Some(&model), team, seed: session.seed, home };
-            Some(session.clock.time("index", || cfg.uncertainty.build(&source))?)
-        }
-    };
-    let judge = estimator.as_deref().filter(|_| cfg.pessimism.needs_baseline());
-    let baseline = session.clock.time("index", || judge.map_or(0.0, |e| e.max_baseline()));
-    let guard = cfg.pessimism.calibrate(baseline, &data.rows.rew)?; // line 2: where the model is known
+    let (estimator, guard) = session.judge(&cfg.uncertainty, cfg.pessimism, &model)?; // line 2: where the model is known
     if let Some(epsilon) = guard.epsilon() {
         session.note(format!("trajectories end where u > {epsilon:.4} (Eq. 7)"));
     }
@@ -344,7 +333,7 @@ struct Found {
 
 fn findings(found: &Found, plan: &Plan, policy: &GaussianPolicy, guard: &Guard) -> Map<String, Value> {
     let mut values = Map::new();
-    let mut put = |name: &str, value: Value| values.insert(name.into(), value);
+    let mut put = |name: &str, value: Value| drop(values.insert(name.into(), value));
     let (tally, count) = (&plan.tally, plan.paths.len() as f64);
     put("surrogate", json!(found.step.surrogate));
     put("kl", json!(found.step.kl));
@@ -355,13 +344,7 @@ fn findings(found: &Found, plan: &Plan, policy: &GaussianPolicy, guard: &Guard) 
     put("imagined_return", json!(found.imagined_return));
     put("path_length", json!(plan.rows.len() as f64 / count));
     put("halted", json!(tally.guarded as f64 / count));
-    put("imagined", json!(tally.imagined));
-    put("guarded", json!(tally.guarded));
-    put("terminated", json!(tally.terminated));
-    put("exploded", json!(tally.exploded));
-    put("u_mean", json!(tally.mean_score()));
-    put("u_max", json!((tally.scored > 0).then_some(tally.score_max)));
-    put("scored", json!(tally.scored));
+    record_tally(tally, &mut put);
     if let Some(epsilon) = guard.epsilon() {
         put("epsilon", json!(epsilon));
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde_json::{Map, Value, json};
 
 use super::config::{RolloutConfig, TrainConfig};
-use super::session::{Session, Status};
+use super::session::{Session, Status, record_tally};
 use crate::batch::Batch;
 use crate::error::Result;
 use crate::imagination::{Imagination, Imagined, Tally};
@@ -200,13 +200,7 @@ fn findings(status: &Status, method: &dyn Method) -> Map<String, Value> {
     put("entropy", json!(l.entropy));
     put("alpha", json!(l.alpha));
     if let Some(tally) = &status.tally {
-        put("imagined", json!(tally.imagined));
-        put("guarded", json!(tally.guarded));
-        put("terminated", json!(tally.terminated));
-        put("exploded", json!(tally.exploded));
-        put("u_mean", json!(tally.mean_score()));
-        put("u_max", json!((tally.scored > 0).then_some(tally.score_max)));
-        put("scored", json!(tally.scored));
+        record_tally(tally, &mut put);
     }
     method.findings(&mut put);
     values

@@ -12,7 +12,7 @@ use crate::imagination::Imagination;
 use crate::nn::Tensors;
 use crate::pessimism::Pessimism;
 use crate::sac::{Losses, Sac, SacConfig};
-use crate::uncertainty::{Source, UncertaintyConfig};
+use crate::uncertainty::UncertaintyConfig;
 
 /// A recipe: what scores a step, what is done about it, and how the policy learns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,19 +53,8 @@ impl Default for RecipeConfig {
 pub fn train(cfg: &RecipeConfig, session: &mut Session<'_>) -> Result<Option<Sac>> {
     cfg.train.check()?;
     cfg.rollout.check()?;
-    let data = session.data;
     let model = session.model(&cfg.model)?; // Alg. 1 line 3
-    let estimator = match cfg.pessimism.asks() {
-        false => None,
-        true => {
-            let (team, home) = (session.team.clone(), Some(session.home));
-            let source = Source { data: &data.rows, model: Some(&model), team, seed: session.seed, home };
-            Some(session.clock.time("index", || cfg.uncertainty.build(&source))?)
-        }
-    };
-    let judge = estimator.as_deref().filter(|_| cfg.pessimism.needs_baseline());
-    let baseline = session.clock.time("index", || judge.map_or(0.0, |e| e.max_baseline()));
-    let guard = cfg.pessimism.calibrate(baseline, &data.rows.rew)?; // Alg. 2 line 4: ε
+    let (estimator, guard) = session.judge(&cfg.uncertainty, cfg.pessimism, &model)?; // Alg. 2 line 4: ε
     if let (Some(epsilon), Some(estimator)) = (guard.epsilon(), estimator.as_deref()) {
         let distance =
             estimator.distance_of(epsilon).map_or(String::new(), |d| format!(", a distance of {d:.3}"));

@@ -13,9 +13,11 @@ use crate::eval::evaluate;
 use crate::home::Home;
 use crate::imagination::Tally;
 use crate::nn::{Team, Tensors};
+use crate::pessimism::{Guard, Pessimism};
 use crate::rng::Rng;
 use crate::run::{Clock, Flow, RunDir};
 use crate::sac::{Actor, Losses, Mean};
+use crate::uncertainty::{Source, Uncertainty, UncertaintyConfig};
 
 /// A simulator to score policies in.
 #[derive(Clone, Copy)]
@@ -134,6 +136,22 @@ impl Session<'_> {
         Ok(cached.model)
     }
 
+    /// Who scores imagined steps, if the rule asks anyone, and the rule with its constants fixed from the dataset.
+    pub(super) fn judge(
+        &mut self,
+        estimator: &UncertaintyConfig,
+        rule: Pessimism,
+        model: &Ensemble,
+    ) -> Result<(Option<Box<dyn Uncertainty>>, Guard)> {
+        let rows = &self.data.rows;
+        let (team, home) = (self.team.clone(), Some(self.home));
+        let source = Source { data: rows, model: Some(model), team, seed: self.seed, home };
+        let built = self.clock.time("index", || rule.asks().then(|| estimator.build(&source)).transpose())?;
+        let asked = built.as_deref().filter(|_| rule.needs_baseline());
+        let baseline = self.clock.time("index", || asked.map_or(0.0, |e| e.max_baseline()));
+        Ok((built, rule.calibrate(baseline, &rows.rew)?))
+    }
+
     /// States of the dataset to start rollouts from, drawn with replacement.
     pub fn starts(&self, count: usize, rng: &mut Rng) -> Mat {
         let rows: Vec<usize> = (0..count).map(|_| rng.below(self.data.rows.len())).collect();
@@ -211,4 +229,15 @@ impl Session<'_> {
         self.run.write("policy.onnx", &crate::export::onnx(actor)?)?;
         Ok(())
     }
+}
+
+/// What rollouts did, under the names every algorithm's metrics have for it.
+pub(super) fn record_tally(tally: &Tally, put: &mut dyn FnMut(&str, Value)) {
+    put("imagined", json!(tally.imagined));
+    put("guarded", json!(tally.guarded));
+    put("terminated", json!(tally.terminated));
+    put("exploded", json!(tally.exploded));
+    put("u_mean", json!(tally.mean_score()));
+    put("u_max", json!((tally.scored > 0).then_some(tally.score_max)));
+    put("scored", json!(tally.scored));
 }
