@@ -11,7 +11,7 @@ use offing::sac::SacConfig;
 use offing::uncertainty::UncertaintyConfig;
 use toml::Table;
 
-use crate::config::Layers;
+use crate::config::{self, Layers};
 
 /// Presets by file name; the files lie in `presets/`.
 const PRESETS: &[(&str, &str)] = &[
@@ -230,13 +230,14 @@ impl Plan {
 
     /// As it is written down.
     pub(crate) fn table(&self) -> Result<Table> {
-        Ok(match self {
+        let table = match self {
             Self::Recipe(cfg) | Self::Mobile(cfg) => Table::try_from(cfg.as_ref())?,
             Self::Morel(cfg) => Table::try_from(cfg.as_ref())?,
             Self::Combo(cfg) => Table::try_from(cfg.as_ref())?,
             Self::Rambo(cfg) => Table::try_from(cfg.as_ref())?,
             Self::Bc(cfg) => Table::try_from(cfg)?,
-        })
+        };
+        Ok(config::readable(table))
     }
 }
 

@@ -192,6 +192,30 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// The same values in fewer digits: TOML knows f64 alone, in which an f32 of 0.01 has become 0.009999999776482582.
+pub(crate) fn readable(table: Table) -> Table {
+    fn value(found: Value) -> Value {
+        match found {
+            Value::Float(wide) => Value::Float(shortest(wide)),
+            Value::Array(all) => Value::Array(all.into_iter().map(value).collect()),
+            Value::Table(inner) => Value::Table(readable(inner)),
+            other => other,
+        }
+    }
+    table.into_iter().map(|(key, found)| (key, value(found))).collect()
+}
+
+/// The decimal number that an f32 was written as. Only what bears the marks of one is touched: a number that f32 holds
+/// exactly, that takes many digits in f64 and few in f32.
+fn shortest(wide: f64) -> f64 {
+    let narrow = wide as f32;
+    let few = format!("{narrow}");
+    if f64::from(narrow) != wide || few.len() + 4 > format!("{wide}").len() {
+        return wide;
+    }
+    few.parse().unwrap_or(wide)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,6 +314,20 @@ mod tests {
         let mut again = Layers::of::<Config>().unwrap();
         again.preset(&text, "resolved", None).unwrap();
         assert_eq!(again.read::<Config>().unwrap(), layers.read::<Config>().unwrap());
+    }
+
+    #[test]
+    fn numbers_are_written_as_people_write_them_and_read_back_the_same() {
+        for narrow in [0.01f32, 2.5e-5, 3e-4, 0.005, 1.0, -10.0, 0.1, 123_456.79] {
+            let written = shortest(f64::from(narrow));
+            assert_eq!(written as f32, narrow);
+            assert_eq!(format!("{written}"), format!("{narrow}"));
+        }
+        for wide in [0.9, 1e-3, 0.333_251_953_125, 1.0 / 3.0, f64::INFINITY, 0.0] {
+            assert_eq!(shortest(wide).to_bits(), wide.to_bits());
+        }
+        let table: Table = "a = [0.009999999776482582]\nb = { c = 0.25 }".parse().unwrap();
+        assert_eq!(toml::to_string(&readable(table)).unwrap(), "a = [0.01]\n\n[b]\nc = 0.25\n");
     }
 
     #[test]

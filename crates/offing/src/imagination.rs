@@ -72,6 +72,29 @@ impl Explorer for GaussianPolicy {
     }
 }
 
+/// Nobody in particular: actions drawn uniformly from [−1, 1].
+#[derive(Clone, Copy, Debug)]
+pub struct Uniform {
+    /// Width of an observation.
+    pub obs_dim: usize,
+    /// Width of an action.
+    pub act_dim: usize,
+}
+
+impl Explorer for Uniform {
+    fn obs_dim(&self) -> usize {
+        self.obs_dim
+    }
+
+    fn act_dim(&self) -> usize {
+        self.act_dim
+    }
+
+    fn explore(&self, _team: &Team, obs: &Mat, rng: &mut Rng) -> Mat {
+        Mat::from_shape_simple_fn((obs.nrows(), self.act_dim), || rng.range(-1.0, 1.0) as f32)
+    }
+}
+
 /// A model, an estimator and a guard: all that imagining needs besides a policy.
 pub struct Imagination<'a> {
     /// The world as learnt.
@@ -328,5 +351,28 @@ impl Imagined {
         let n = self.ring.len();
         self.u[..n].copy_from_slice(&from.f32("u", &[n])?);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uniform_actions_fill_the_box_and_follow_from_the_stream() {
+        let nobody = Uniform { obs_dim: 2, act_dim: 3 };
+        let (team, obs) = (Team::new(1), Mat::zeros((5000, 2)));
+        let drawn = |seed| nobody.explore(&team, &obs, &mut Rng::stream(seed, "test", 0));
+        let act = drawn(0);
+        assert_eq!(act.dim(), (5000, 3));
+        assert!(act.iter().all(|a| (-1.0..=1.0).contains(a)));
+        // Mean 0 and variance 1/3, each within five standard errors.
+        let n = act.len() as f64;
+        let mean = act.iter().map(|&a| f64::from(a)).sum::<f64>() / n;
+        let variance = act.iter().map(|&a| f64::from(a).powi(2)).sum::<f64>() / n;
+        assert!(mean.abs() < 5.0 * (1.0 / (3.0 * n)).sqrt(), "{mean}");
+        assert!((variance - 1.0 / 3.0).abs() < 5.0 * (4.0 / (45.0 * n)).sqrt(), "{variance}");
+        assert_eq!(act, drawn(0));
+        assert_ne!(act, drawn(1));
     }
 }

@@ -77,11 +77,38 @@ pub struct RolloutConfig {
     pub retain: usize,
     /// Share of dataset rows in a batch (η).
     pub real_ratio: f64,
+    /// Who acts. Not written down while it is the policy: runs keep the names they had before there was a choice.
+    #[serde(skip_serializing_if = "Acting::is_default")]
+    pub actions: Acting,
 }
 
 impl Default for RolloutConfig {
     fn default() -> Self {
-        Self { every: 1000, starts: 50_000, length: 5, retain: 5, real_ratio: 0.9 }
+        Self {
+            every: 1000,
+            starts: 50_000,
+            length: 5,
+            retain: 5,
+            real_ratio: 0.9,
+            actions: Acting::default(),
+        }
+    }
+}
+
+/// Who acts in imagined rollouts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Acting {
+    /// The policy that is being learnt.
+    #[default]
+    Policy,
+    /// Nobody: actions are drawn uniformly from the box of allowed ones (COMBO's and RAMBO's option).
+    Uniform,
+}
+
+impl Acting {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
     }
 }
 

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use serde_json::{Map, Value, json};
 
-use super::config::{RolloutConfig, TrainConfig};
+use super::config::{Acting, RolloutConfig, TrainConfig};
 use super::session::{Session, Status, record_tally};
 use crate::batch::Batch;
 use crate::error::Result;
-use crate::imagination::{Imagination, Imagined, Tally};
+use crate::imagination::{Imagination, Imagined, Tally, Uniform};
 use crate::nn::Tensors;
 use crate::replay::gather_at;
 use crate::run::Flow;
@@ -117,8 +117,11 @@ impl Lesson<'_> {
         let (rollout, step) = (self.course.rollout, self.steps.start);
         let start = session.starts(rollout.starts, &mut session.rng("start", step));
         let mut rng = session.rng("rollout", step);
-        let dreamt =
-            session.clock.time("rollout", || dream.rollout(&agent.actor, start, rollout.length, &mut rng))?;
+        let uniform = Uniform { obs_dim: agent.actor.obs_dim(), act_dim: agent.actor.act_dim() };
+        let dreamt = session.clock.time("rollout", || match rollout.actions {
+            Acting::Policy => dream.rollout(&agent.actor, start, rollout.length, &mut rng),
+            Acting::Uniform => dream.rollout(&uniform, start, rollout.length, &mut rng),
+        })?;
         self.imagined.push(&dreamt);
         Ok(dreamt.tally)
     }

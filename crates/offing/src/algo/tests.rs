@@ -73,7 +73,7 @@ fn small(pessimism: Pessimism, estimator: &str, steps: u64) -> RecipeConfig {
             checkpoint_every: 200,
             ..TrainConfig::default()
         },
-        rollout: RolloutConfig { every: 100, starts: 400, length: 5, retain: 5, real_ratio: 0.5 },
+        rollout: RolloutConfig { every: 100, starts: 400, length: 5, retain: 5, real_ratio: 0.5, ..RolloutConfig::default() },
         model: world(),
         uncertainty: UncertaintyConfig::from_id(estimator).unwrap(),
         pessimism,
@@ -215,7 +215,8 @@ fn mobile_combo_and_rambo_beat_the_behaviour_policy() {
 #[test]
 fn mobile_combo_and_rambo_resume_bit_for_bit_on_any_number_of_threads() {
     let data = data();
-    let (mobile, combo, rambo) = (mobile_config(400), combo_config(400), rambo_config(400));
+    let (mobile, mut combo, rambo) = (mobile_config(400), combo_config(400), rambo_config(400));
+    combo.rollout.actions = Acting::Uniform;
     let algorithms: [(&str, &Algorithm<'_>); 3] = [
         ("mobile", &|session| mobile::train(&mobile, session)),
         ("combo", &|session| combo::train(&combo, session)),
