@@ -152,14 +152,17 @@ fn a_grid_killed_at_random_moments_gives_the_same_tables_byte_for_byte() {
 #[test]
 fn asked_to_stop_the_cells_save_and_the_grid_goes_on_later() {
     let bench = Bench::new();
+    // Whoever works in a run directory holds its lock.
+    let held = || {
+        let free = |lock: &PathBuf| std::fs::File::open(lock).unwrap().try_lock().is_ok();
+        found(&bench.path("stopped"), ".lock").iter().filter(|lock| !free(lock)).count()
+    };
     for signal in ["-INT", "-TERM"] {
         let mut child = bench.start("stopped", &["--jobs", "2", "--set", "train.steps=1000000"]);
-        wait_until("two runs", || found(&bench.path("stopped"), "config.toml").len() == 2);
+        wait_until("two runs", || held() == 2);
         assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
         assert_eq!(child.wait().unwrap().code(), Some(130));
-        // Whoever holds a run directory would keep its lock.
-        let free = |lock: &PathBuf| std::fs::File::open(lock).unwrap().try_lock().is_ok();
-        assert!(found(&bench.path("stopped"), ".lock").iter().all(free), "no cell is left running");
+        assert_eq!(held(), 0, "no cell is left running");
     }
     assert!(!bench.path("stopped-out/tiny.csv").exists());
 }
@@ -224,7 +227,6 @@ fn a_failed_cell_is_told_and_does_not_stop_the_others() {
     for (more, piece) in [
         (["--set", "rollout.lenght=3"], "did you mean `length`?"),
         (["--columns", "mopo+summo"], "did you mean `mopo+sumo`?"),
-        (["--profile", "quik"], "unknown profile `quik`"),
     ] {
         let output = bench.grid("other", &more).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr).into_owned();

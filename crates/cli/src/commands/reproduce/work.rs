@@ -69,7 +69,7 @@ impl<'a> Work<'a> {
     fn check(&self) -> Result<()> {
         let Kind::Training { columns, .. } = &self.kind else { return Ok(()) };
         for dataset in &self.datasets {
-            columns.iter().try_for_each(|column| training::check(self, column, dataset))?;
+            columns.iter().try_for_each(|column| training::plan(self, column, dataset).map(drop))?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use super::super::train::{self, plan_run, run_dir, train_planned};
 use super::cells::{Cell, Found, Value};
 use super::experiment::Trained;
 use super::work::{Kind, Work};
-use crate::algorithms::Algorithm;
+use crate::algorithms::{Algorithm, Plan};
 use crate::context::Context;
 use crate::signals;
 
@@ -45,20 +45,18 @@ pub(super) fn run(
     }
     let same = std::fs::read_to_string(dir.join(CONFIG))
         .is_ok_and(|text| toml::to_string(&written).is_ok_and(|asked| asked == text));
-    let finished = dir.join(POLICY).is_file() && newest_step(&dir) == Some(plan.train().steps);
-    if !(same && finished) && !train_planned(context, (written, plan, dir.clone(), dataset), false)?.done {
-        return Ok(None);
-    }
-    found(&dir, &column.name).map(Some)
+    let whole = dir.join(POLICY).is_file() && newest_step(&dir) == Some(plan.train().steps);
+    let done = same && whole || train_planned(context, (written, plan, dir.clone(), dataset), false)?.done;
+    if done { found(&dir, &column.name).map(Some) } else { Ok(None) }
 }
 
-/// Says what is wrong with a column's settings on a dataset, if anything.
-pub(super) fn check(work: &Work<'_>, column: &Trained, dataset: &str) -> Result<()> {
+/// The settings of a column on a dataset and the rows it learns from; says what is wrong with them, if anything is.
+pub(super) fn plan(work: &Work<'_>, column: &Trained, dataset: &str) -> Result<(Plan, Option<usize>)> {
     let args = asked(work, column, dataset, 0);
     let algorithm = Algorithm::parse(column.algorithm())?;
-    let mut layers = algorithm.layers(dataset, args.preset.as_deref(), args.profile.as_deref())?.layers;
-    args.set.iter().try_for_each(|set| layers.set(set))?;
-    algorithm.plan(&layers).map(drop)
+    let mut prepared = algorithm.layers(dataset, args.preset.as_deref(), args.profile.as_deref())?;
+    args.set.iter().try_for_each(|set| prepared.layers.set(set))?;
+    Ok((algorithm.plan(&prepared.layers)?, args.rows.or(prepared.rows)))
 }
 
 /// What one would ask of `offing train`.

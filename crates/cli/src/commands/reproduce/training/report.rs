@@ -125,19 +125,33 @@ fn curve(scores: &Scores, dataset: &str, column: &Head, slot: usize) -> Option<S
 
 /// What a reader must know about the runs to judge the numbers.
 pub(crate) fn circumstances(work: &Work<'_>, profile: &str) -> Vec<String> {
-    let rows =
-        work.rows.map_or(String::new(), |n| format!(", about {} rows of each dataset", term::count(n)));
-    let size = match profile {
-        "quick" => format!(
-            "Profile quick{rows}: small networks, 50,000 gradient steps at most, 200,000 rows, one dynamics model for all \
-             seeds (presets/quick.toml). It tells whether a thing works, not how well it could; the paper trains for a \
-             million steps with larger networks."
-        ),
-        "paper" => {
-            format!("Profile paper{rows}: the sizes of the paper's Table 6 and a million gradient steps.")
+    let mut rows: Vec<String> = Vec::new();
+    let mut steps: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
+    if let (Kind::Training { columns, .. }, Some(dataset)) = (&work.kind, work.datasets.first()) {
+        for column in columns {
+            let Ok((plan, n)) = super::plan(work, column, dataset) else { continue };
+            let n = n.map_or("all rows".into(), |n| format!("about {} rows", term::count(n)));
+            if !rows.contains(&n) {
+                rows.push(n);
+            }
+            steps.entry(plan.train().steps).or_default().push(&column.name);
         }
-        other => format!("Profile {other}{rows}."),
+    }
+    let of = |(steps, names): (&u64, &Vec<&str>)| {
+        format!("{} ({})", term::count(*steps as usize), names.join(", "))
     };
+    let steps: Vec<String> = match steps.len() {
+        1 => steps.keys().map(|n| term::count(*n as usize)).collect(),
+        _ => steps.iter().map(of).collect(),
+    };
+    let mut size =
+        format!("Profile {profile}: {} of each dataset, {} steps.", rows.join(" or "), steps.join("; "));
+    if profile == "quick" {
+        size.push_str(
+            " Networks are small, and all seeds of a dataset share one dynamics model (presets/quick.toml). It tells \
+             whether a thing works, not how well it could: the paper trains larger networks for a million steps.",
+        );
+    }
     vec![
         size,
         "Numbers are the mean over seeds ± the standard deviation (n − 1) of the last evaluation of a run; an evaluation is \
