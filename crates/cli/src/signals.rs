@@ -15,6 +15,14 @@ pub(crate) fn listen() {
     });
 }
 
+/// Also stops in an orderly way when standard input ends: whoever started this process has stopped or is no more.
+pub(crate) fn listen_to_parent() {
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        ASKED.store(true, Ordering::SeqCst);
+    });
+}
+
 /// Whether the user asked to stop.
 pub(crate) fn asked_to_stop() -> bool {
     ASKED.load(Ordering::SeqCst)

@@ -51,7 +51,7 @@ fn tiny<'a>(table: &'a str, only: &'a str, dir: &'a str, out: &'a str) -> Vec<&'
 }
 
 fn files(out: &Path, table: &str) -> Vec<(String, Vec<u8>)> {
-    ["csv", "cells.csv", "md", "html"]
+    ["csv", "cells.csv", "md", "tex", "html"]
         .map(|ending| {
             let name = format!("{table}.{ending}");
             let bytes = std::fs::read(out.join(&name)).unwrap();
@@ -130,11 +130,20 @@ fn a_killed_grid_gives_the_same_tables_and_finished_cells_are_not_run_again() {
     // Four search vectors and two more k for each seed: k = 1 is s+a+s' by another name.
     assert_eq!(found(Path::new(&whole), "study-").len(), 2 * (4 + 2));
     let said = String::from_utf8_lossy(&again.stderr).into_owned();
-    assert!(said.contains("cell 2 of 2") && said.contains("going on after step 200"), "{said}");
-    let third = command(&tiny("table5", &data, &whole, &out5)).output().unwrap();
-    ended_well(&third);
-    let said = String::from_utf8_lossy(&third.stderr).into_owned();
-    assert!(!said.contains("studying"), "finished cells are found: {said}");
+    assert!(said.contains("cell 2 of 2"), "{said}");
+    let logs = |out: &str| -> Vec<String> {
+        let files = found(&Path::new(out).join("cells"), "hopper-random.");
+        let logs = files.iter().filter(|p| p.extension().is_some_and(|e| e == "log"));
+        logs.map(|p| std::fs::read_to_string(p).unwrap()).collect()
+    };
+    assert_eq!(logs(&out5).len(), 2);
+    assert!(logs(&out5).iter().all(|log| log.contains("going on after step 200")), "{:?}", logs(&out5));
+    // Even where nothing is written down about them, finished cells are found by their run directories.
+    std::fs::remove_dir_all(Path::new(&out5).join("cells")).unwrap();
+    let before = files(Path::new(&out5), "table5");
+    ended_well(&command(&tiny("table5", &data, &whole, &out5)).output().unwrap());
+    assert!(logs(&out5).iter().all(|log| !log.contains("studying")), "{:?}", logs(&out5));
+    assert!(files(Path::new(&out5), "table5") == before);
 }
 
 #[test]

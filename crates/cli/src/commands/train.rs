@@ -129,19 +129,28 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
 
 /// Trains, with `preset` (TOML) between the algorithm's own presets and the user's settings.
 pub(crate) fn train(context: &Context, args: &Args, preset: Option<&str>) -> Result<Outcome> {
-    let (written, plan, dir, dataset) = planned(context, args, preset)?;
-    let physics: Physics = written.physics.parse()?;
-    let steps = plan.train().steps;
-    let left = steps.saturating_sub(newest_step(&dir).unwrap_or(0));
+    let planned = planned(context, args, preset)?;
+    let (written, plan, dir, dataset) = &planned;
+    let left = plan.train().steps.saturating_sub(newest_step(dir).unwrap_or(0));
     if !context.quiet && !args.json && left >= LONG {
-        match cost(context, &written, &plan, &dir, &dataset) {
+        match cost(context, written, plan, dir, dataset) {
             Ok(words) => words.iter().for_each(|words| context.say(words)),
             // What is wrong, if it is, the run itself will say; a probe that fails is no reason not to start.
             Err(error) => context.say(&format!("no estimate of the cost: {error:#}")),
         }
     }
+    train_planned(context, planned, args.json)
+}
+
+/// Trains what was planned, in its directory, to the end or until it is stopped.
+pub(crate) fn train_planned(
+    context: &Context,
+    (written, plan, dir, dataset): Planned,
+    json: bool,
+) -> Result<Outcome> {
+    let (physics, steps) = (written.physics.parse()?, plan.train().steps);
     let mut run = RunDir::open_or_create(&dir, &toml::to_string(&written)?)?;
-    let job = Job { dataset: &dataset, physics, seed: written.seed, steps, json: args.json };
+    let job = Job { dataset: &dataset, physics, seed: written.seed, steps, json };
     let (done, clock, scores) = in_session(context, &job, &mut run, |session, simulators| {
         if simulators.is_none() {
             session.note("no simulator for this dataset: the policy is not scored on the way");
@@ -164,12 +173,11 @@ pub(crate) fn train(context: &Context, args: &Args, preset: Option<&str>) -> Res
     Ok(Outcome { done, dir, dataset, shift, physics, clock, scores })
 }
 
+/// A run before it starts: what is written down, its typed settings, its directory, its data.
+pub(crate) type Planned = (Written, Plan, PathBuf, Dataset);
+
 /// The run that was asked for: a new one, or one to go on with.
-fn planned(
-    context: &Context,
-    args: &Args,
-    preset: Option<&str>,
-) -> Result<(Written, Plan, PathBuf, Dataset)> {
+fn planned(context: &Context, args: &Args, preset: Option<&str>) -> Result<Planned> {
     let planned = match &args.resume {
         Some(dir) => reopen(context, dir)?,
         None => plan_run(context, args, preset)?,
@@ -209,11 +217,7 @@ fn with_way_on(error: anyhow::Error, dir: &Path) -> anyhow::Error {
 }
 
 /// Puts the layers together and finds the data.
-fn plan_run(
-    context: &Context,
-    args: &Args,
-    preset: Option<&str>,
-) -> Result<(Written, Plan, PathBuf, Dataset)> {
+pub(crate) fn plan_run(context: &Context, args: &Args, preset: Option<&str>) -> Result<Planned> {
     let given: Option<Table> = match &args.config {
         None => None,
         Some(path) => Some(crate::config::read_table(path)?),
@@ -258,15 +262,22 @@ fn plan_run(
         data: dataset.digest(),
         settings: plan.table()?,
     };
-    let hash = short_hash(&toml::to_string(&written)?);
-    let dir = args.dir.clone().unwrap_or_else(|| {
-        format!("runs/{}/{}/s{seed}-{hash}", written.algorithm, file_word(&written.dataset)).into()
-    });
+    let dir = match &args.dir {
+        Some(dir) => dir.clone(),
+        None => run_dir(Path::new("runs"), &written)?,
+    };
     Ok((written, plan, dir, dataset))
 }
 
+/// Where a run lies under `base` when no directory is given for it.
+pub(crate) fn run_dir(base: &Path, written: &Written) -> Result<PathBuf> {
+    let hash = short_hash(&toml::to_string(written)?);
+    let dataset = file_word(&written.dataset);
+    Ok(base.join(&written.algorithm).join(dataset).join(format!("s{}-{hash}", written.seed)))
+}
+
 /// Reads a run's own configuration and checks that the data are still the same.
-pub(crate) fn reopen(context: &Context, dir: &Path) -> Result<(Written, Plan, PathBuf, Dataset)> {
+pub(crate) fn reopen(context: &Context, dir: &Path) -> Result<Planned> {
     let path = dir.join(CONFIG);
     if !path.is_file() {
         bail!("{}: wanted a run directory with a {CONFIG}, found none; check the path", dir.display());

@@ -197,6 +197,12 @@ pub fn newest_step(path: &Path) -> Option<u64> {
     checkpoints::steps_in(&path.join(CHECKPOINTS)).pop()
 }
 
+/// Whether another process is working in the run at `path`. A glance: it may be otherwise a moment later.
+pub fn is_held(path: &Path) -> bool {
+    File::open(path.join(".lock"))
+        .is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
+}
+
 fn lock(path: &Path) -> Result<File> {
     let name = path.join(".lock");
     let file = File::options()

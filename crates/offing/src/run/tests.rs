@@ -88,3 +88,14 @@ fn events_are_those_of_an_uninterrupted_run() {
     (3..=4).for_each(|step| run.record(json!({ "step": step, "return": 0.5 * step as f64 })).unwrap());
     assert_eq!(fs::read(whole.path().join(EVENTS)).unwrap(), fs::read(&events).unwrap());
 }
+
+#[test]
+fn a_glance_tells_whether_somebody_works_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run");
+    assert!(!is_held(&path), "there is nothing");
+    let run = RunDir::open_or_create(&path, "a = 1\n").unwrap();
+    assert!(is_held(&path));
+    drop(run);
+    assert!(!is_held(&path));
+}

@@ -8,12 +8,16 @@ use offing::data::catalogue::{Recipe, made_names};
 use offing::uncertainty::UncertaintyConfig;
 use serde::Deserialize;
 
+use crate::algorithms::Algorithm;
+
 /// Experiments by name; the files lie in `experiments/`.
 const EXPERIMENTS: &[(&str, &str)] = &[
+    ("table1", include_str!("../../../../../experiments/table1.toml")),
     ("table2", include_str!("../../../../../experiments/table2.toml")),
     ("table3", include_str!("../../../../../experiments/table3.toml")),
     ("table5", include_str!("../../../../../experiments/table5.toml")),
     ("table9", include_str!("../../../../../experiments/table9.toml")),
+    ("table11", include_str!("../../../../../experiments/table11.toml")),
 ];
 
 /// One table or figure of the paper.
@@ -28,6 +32,9 @@ pub(super) struct Experiment {
     pub(super) about: String,
     /// The published table beside it.
     pub(super) paper: Option<String>,
+    /// What a reader of the published numbers should know, a sentence each.
+    #[serde(default)]
+    pub(super) notes: Vec<String>,
     profile: BTreeMap<String, Profile>,
     pub(super) grid: Grid,
 }
@@ -38,6 +45,17 @@ pub(super) struct Experiment {
 pub(super) struct Profile {
     pub(super) datasets: Vec<String>,
     pub(super) seeds: u64,
+    /// Columns by name; all when empty.
+    #[serde(default)]
+    pub(super) columns: Vec<String>,
+    /// The profile that settings come from, where it is not the one of the same name.
+    settings: Option<String>,
+    /// Settings over it, as `--set` takes them.
+    #[serde(default)]
+    pub(super) set: Vec<String>,
+    /// Presets of columns (`--preset`).
+    #[serde(default)]
+    pub(super) presets: BTreeMap<String, String>,
 }
 
 /// What a cell is, and what it gives.
@@ -46,6 +64,13 @@ pub(super) struct Profile {
 pub(super) enum Grid {
     /// A cell is the calibration study of one dataset and seed; it gives every column at once.
     Calibration { columns: Vec<Column> },
+    /// A cell is one `offing train`: one column, dataset and seed.
+    Training {
+        columns: Vec<Trained>,
+        /// Learning curves to draw side by side; one figure a dataset with all columns when empty.
+        #[serde(default)]
+        panels: Vec<Panel>,
+    },
 }
 
 /// One estimator of a calibration table.
@@ -58,6 +83,45 @@ pub(super) struct Column {
     /// Whether the paper's table lacks it.
     #[serde(default)]
     pub(super) beyond: bool,
+}
+
+/// One algorithm of a table of scores.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Trained {
+    /// Its name here and in the published table.
+    pub(super) name: String,
+    /// As `offing train` takes it; the name when not given.
+    algorithm: Option<String>,
+    /// Settings of its own, as `--set` takes them.
+    #[serde(default)]
+    pub(super) set: Vec<String>,
+    /// The column it is to beat: wins are counted against it.
+    pub(super) against: Option<String>,
+    /// Whether the paper's table lacks it.
+    #[serde(default)]
+    pub(super) beyond: bool,
+}
+
+/// One figure of learning curves.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Panel {
+    pub(super) title: String,
+    pub(super) columns: Vec<String>,
+}
+
+impl Trained {
+    pub(super) fn algorithm(&self) -> &str {
+        self.algorithm.as_deref().unwrap_or(&self.name)
+    }
+}
+
+impl Profile {
+    /// The profile its settings come from; `paper` is the presets alone.
+    pub(super) fn settings<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        Some(self.settings.as_deref().unwrap_or(name)).filter(|settings| *settings != "paper")
+    }
 }
 
 impl Experiment {
@@ -85,17 +149,26 @@ impl Experiment {
     fn parse(name: &str, text: &str, source: &str) -> Result<Self> {
         let mut found: Self = crate::config::read_text(text, source)?;
         found.name = name.into();
-        let Grid::Calibration { columns } = &found.grid;
-        if columns.is_empty() {
+        let names = found.names();
+        if names.is_empty() {
             bail!("{source}: `grid.columns`: wanted at least one column, found none");
         }
-        for (i, column) in columns.iter().enumerate() {
-            if columns[..i].iter().any(|c| c.name == column.name) || column.name == super::table::BASELINE {
-                bail!(
-                    "{source}: wanted columns of different names, found `{}` again; rename one",
-                    column.name
-                );
+        for (i, column) in names.iter().enumerate() {
+            if names[..i].contains(column) || *column == super::calibration::BASELINE {
+                bail!("{source}: wanted columns of different names, found `{column}` again; rename one");
             }
+        }
+        let mut meant: Vec<&String> = found.profile.values().flat_map(|p| &p.columns).collect();
+        meant.extend(found.profile.values().flat_map(|p| p.presets.keys()));
+        if let Grid::Training { columns, panels } = &found.grid {
+            for column in columns {
+                Algorithm::parse(column.algorithm()).with_context(|| source.to_string())?;
+                meant.extend(&column.against);
+            }
+            meant.extend(panels.iter().flat_map(|p| &p.columns));
+        }
+        if let Some(unknown) = meant.into_iter().find(|name| !names.contains(&name.as_str())) {
+            return Err(Error::unknown("column", unknown, &names)).with_context(|| source.to_string());
         }
         Ok(found)
     }
@@ -106,10 +179,24 @@ impl Experiment {
         Ok(self.profile.get(name).ok_or_else(|| Error::unknown("profile", name, &known))?)
     }
 
-    /// The columns, in order.
-    pub(super) fn columns(&self) -> &[Column] {
-        let Grid::Calibration { columns } = &self.grid;
-        columns
+    /// Names of the columns, in order.
+    pub(super) fn names(&self) -> Vec<&str> {
+        match &self.grid {
+            Grid::Calibration { columns } => columns.iter().map(|c| c.name.as_str()).collect(),
+            Grid::Training { columns, .. } => columns.iter().map(|c| c.name.as_str()).collect(),
+        }
+    }
+
+    /// The columns to run: those a user chose, the profile's, or all.
+    pub(super) fn chosen(&self, asked: &[String], profile: &Profile) -> Result<Vec<String>> {
+        let names = self.names();
+        if let Some(unknown) = asked.iter().find(|name| !names.contains(&name.as_str())) {
+            return Err(Error::unknown("column", unknown, &names).into());
+        }
+        let wanted = if asked.is_empty() { &profile.columns } else { asked };
+        let all = wanted.is_empty();
+        let chosen = names.into_iter().filter(|name| all || wanted.iter().any(|w| w == name));
+        Ok(chosen.map(str::to_string).collect())
     }
 }
 
@@ -133,7 +220,7 @@ pub(super) fn choose(only: &[String], profile: &Profile) -> Result<Vec<String>> 
 
 /// A dataset's name without D4RL's version: made and published sets of one name share a row of the paper.
 pub(super) fn bare(dataset: &str) -> &str {
-    dataset.strip_suffix("-v2").unwrap_or(dataset)
+    ["-v0", "-v1", "-v2"].iter().find_map(|v| dataset.strip_suffix(v)).unwrap_or(dataset)
 }
 
 #[cfg(test)]
@@ -143,26 +230,31 @@ mod tests {
 
     #[test]
     fn every_experiment_reads_and_its_columns_are_the_papers() {
-        let all = Experiment::all().unwrap();
-        assert_eq!(all.len(), 4);
-        for experiment in &all {
-            let table = experiment.paper.as_deref().unwrap();
-            assert_eq!(table, experiment.name);
+        for experiment in &Experiment::all().unwrap() {
+            let Some(table) = experiment.paper.as_deref() else { continue };
             let published = Published::of(table).unwrap();
-            let own: Vec<&str> =
-                experiment.columns().iter().filter(|c| !c.beyond).map(|c| c.name.as_str()).collect();
+            let own: Vec<&str> = match &experiment.grid {
+                Grid::Calibration { columns } => {
+                    columns.iter().filter(|c| !c.beyond).map(|c| c.name.as_str()).collect()
+                }
+                Grid::Training { columns, .. } => {
+                    columns.iter().filter(|c| !c.beyond).map(|c| c.name.as_str()).collect()
+                }
+            };
             let mut theirs = published.columns();
             theirs.sort_by_key(|c| own.iter().position(|o| o == c));
             assert_eq!(own, theirs, "{}", experiment.name);
-            let paper = experiment.profile("paper").unwrap();
-            let rows = paper.datasets.iter().filter(|d| published.get(d, own[0], "spearman").is_some());
-            assert_eq!(rows.count(), if table == "table2" { 15 } else { 6 });
-            let quick = experiment.profile("quick").unwrap();
-            assert_eq!((quick.datasets.len(), quick.seeds), (3, 2));
+            let (paper, quick) = (experiment.profile("paper").unwrap(), experiment.profile("quick").unwrap());
+            assert!(paper.seeds == 5 && quick.seeds <= paper.seeds, "{}", experiment.name);
+            let metric = match &experiment.grid {
+                Grid::Calibration { .. } => "pearson",
+                Grid::Training { .. } => "score",
+            };
             for dataset in quick.datasets.iter().chain(&paper.datasets) {
                 assert!(Recipe::parse(dataset).is_ok(), "{dataset}");
-                assert!(published.get(dataset, own[0], "pearson").is_some(), "{dataset} stands in the paper");
+                assert!(published.get(dataset, own[0], metric).is_some(), "{dataset} stands in the paper");
             }
+            assert_eq!(paper.datasets.len(), published.datasets().len(), "{}", experiment.name);
         }
     }
 
@@ -181,13 +273,18 @@ mod tests {
         let ids = ["hopper-medium-v2", "walker2d-random", "hopper-medium-v2"].map(String::from);
         assert_eq!(choose(&ids, quick).unwrap(), &ids[..2]);
         assert_eq!(choose(&[], quick).unwrap(), quick.datasets);
+        one_line(table2.chosen(&["sumoo".into()], quick).unwrap_err(), "did you mean `sumo`?");
 
-        let head = "title = 't'\nabout = ''\n[profile.quick]\ndatasets = []\nseeds = 1\n[grid]\nkind = 'calibration'\n";
-        let bad = |columns: &str| Experiment::parse("x", &format!("{head}{columns}"), "x.toml").unwrap_err();
-        one_line(bad("columns = []"), "at least one column");
+        let head = "title = 't'\nabout = ''\n[profile.quick]\ndatasets = []\nseeds = 1\n[grid]\n";
+        let bad = |grid: &str| Experiment::parse("x", &format!("{head}{grid}"), "x.toml").unwrap_err();
+        let calibration = |columns: &str| bad(&format!("kind = 'calibration'\ncolumns = {columns}"));
+        one_line(calibration("[]"), "at least one column");
         let sumo = "{ name = 'a', estimator = { kind = 'sumo' } }";
-        one_line(bad(&format!("columns = [{sumo}, {sumo}]")), "`a` again");
-        one_line(bad("columns = [{ nam = 'a' }]"), "did you mean `name`?");
-        one_line(bad("columns = [{ name = 'a', estimator = { kind = 'summo' } }]"), "did you mean `sumo`?");
+        one_line(calibration(&format!("[{sumo}, {sumo}]")), "`a` again");
+        one_line(calibration("[{ nam = 'a' }]"), "did you mean `name`?");
+        one_line(calibration("[{ name = 'a', estimator = { kind = 'summo' } }]"), "did you mean `sumo`?");
+        let training = |columns: &str| bad(&format!("kind = 'training'\ncolumns = {columns}"));
+        one_line(training("[{ name = 'mopo+summo' }]"), "did you mean `sumo`?");
+        one_line(training("[{ name = 'mopo+sumo', against = 'mopo' }]"), "unknown column `mopo`");
     }
 }

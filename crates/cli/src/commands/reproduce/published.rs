@@ -7,10 +7,16 @@ use super::experiment::bare;
 
 /// The transcribed tables that experiments stand beside.
 const TABLES: &[(&str, &str)] = &[
+    ("table1", include_str!("../../../../../experiments/paper/table1.csv")),
     ("table2", include_str!("../../../../../experiments/paper/table2.csv")),
     ("table3", include_str!("../../../../../experiments/paper/table3.csv")),
+    ("table4", include_str!("../../../../../experiments/paper/table4.csv")),
     ("table5", include_str!("../../../../../experiments/paper/table5.csv")),
+    ("table7", include_str!("../../../../../experiments/paper/table7.csv")),
+    ("table8", include_str!("../../../../../experiments/paper/table8.csv")),
     ("table9", include_str!("../../../../../experiments/paper/table9.csv")),
+    ("table10", include_str!("../../../../../experiments/paper/table10.csv")),
+    ("table11", include_str!("../../../../../experiments/paper/table11.csv")),
 ];
 
 /// One published table.
@@ -25,6 +31,7 @@ struct Row {
     column: &'static str,
     metric: &'static str,
     mean: f64,
+    std: Option<f64>,
 }
 
 impl Published {
@@ -37,16 +44,26 @@ impl Published {
         let row = |line: &'static str| {
             let mut fields = line.split(',').skip(1);
             let (dataset, column, metric) = (fields.next()?, fields.next()?, fields.next()?);
-            Some(Row { dataset: bare(dataset), column, metric, mean: fields.next()?.parse().ok()? })
+            let mean = fields.next()?.parse().ok()?;
+            let std = fields.next().and_then(|s| s.parse().ok());
+            Some(Row { dataset: bare(dataset), column, metric, mean, std })
         };
-        let rows = text.lines().skip(1).filter_map(row);
-        Ok(Self { rows: rows.filter(|r| r.dataset != "average").collect() })
+        Ok(Self { rows: text.lines().skip(1).filter_map(row).collect() })
+    }
+
+    fn row(&self, dataset: &str, column: &str, metric: &str) -> Option<&Row> {
+        let is = |r: &&Row| (r.dataset, r.column, r.metric) == (bare(dataset), column, metric);
+        self.rows.iter().find(is)
     }
 
     /// The published mean, where the paper has it.
     pub(super) fn get(&self, dataset: &str, column: &str, metric: &str) -> Option<f64> {
-        let is = |r: &&Row| (r.dataset, r.column, r.metric) == (bare(dataset), column, metric);
-        self.rows.iter().find(is).map(|r| r.mean)
+        self.row(dataset, column, metric).map(|r| r.mean)
+    }
+
+    /// Its standard deviation, where the paper gives one.
+    pub(super) fn std(&self, dataset: &str, column: &str, metric: &str) -> Option<f64> {
+        self.row(dataset, column, metric).and_then(|r| r.std)
     }
 
     /// The paper's columns, in its order.
@@ -60,6 +77,18 @@ impl Published {
         }
         columns
     }
+
+    /// The paper's datasets, in its order.
+    #[cfg(test)]
+    pub(super) fn datasets(&self) -> Vec<&'static str> {
+        let mut datasets = Vec::new();
+        for row in self.rows.iter().filter(|r| r.dataset != "average") {
+            if !datasets.contains(&row.dataset) {
+                datasets.push(row.dataset);
+            }
+        }
+        datasets
+    }
 }
 
 #[cfg(test)]
@@ -70,13 +99,16 @@ mod tests {
     fn every_line_of_every_table_is_read() {
         for (name, text) in TABLES {
             let published = Published::of(name).unwrap();
-            let lines = text.lines().skip(1).filter(|l| !l.contains(",average,")).count();
-            assert_eq!(published.rows.len(), lines, "{name}");
+            assert_eq!(published.rows.len(), text.lines().count() - 1, "{name}");
         }
         let two = Published::of("table2").unwrap();
         assert_eq!(two.get("halfcheetah-random-v2", "sumo", "spearman"), Some(0.84));
         assert_eq!(two.get("halfcheetah-random", "loo-kl", "pearson"), Some(0.06));
         assert_eq!(two.get("halfcheetah-random", "fathom", "pearson"), None);
+        let one = Published::of("table1").unwrap();
+        assert_eq!(one.get("hopper-random", "mopo+sumo", "score"), Some(24.5));
+        assert_eq!(one.std("hopper-random", "mopo+sumo", "score"), Some(0.9));
+        assert_eq!(two.std("halfcheetah-random", "sumo", "spearman"), None);
         assert!(Published::of("table22").unwrap_err().to_string().contains("`table2`"));
     }
 }

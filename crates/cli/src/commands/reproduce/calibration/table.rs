@@ -1,57 +1,57 @@
 //! Cells as a table: ours over seeds, the paper's beside it, the difference.
 
-use super::super::calibrate::Mean;
-use super::cells::{Cell, Outcome, Value};
-use super::experiment::Experiment;
-use super::published::Published;
+use super::super::super::calibrate::Mean;
+use super::super::cells::{Cell, Outcome, Value, field, number};
+use super::super::experiment::Column;
+use super::super::published::Published;
 
 /// The column every study has beside the estimators: the rollout step itself, which costs nothing to know.
-pub(super) const BASELINE: &str = "step";
+pub(crate) const BASELINE: &str = "step";
 
 /// What is compared, with the sign tables show.
-pub(super) const METRICS: [(&str, &str); 2] = [("spearman", "ρ"), ("pearson", "r")];
+pub(crate) const METRICS: [(&str, &str); 2] = [("spearman", "ρ"), ("pearson", "r")];
 
 /// A finished table.
 #[derive(Clone, Debug)]
-pub(super) struct Table {
-    pub(super) datasets: Vec<String>,
-    pub(super) columns: Vec<Head>,
+pub(crate) struct Table {
+    pub(crate) datasets: Vec<String>,
+    pub(crate) columns: Vec<Head>,
     entries: Vec<Entry>,
 }
 
 /// A column's name, and whether the paper has it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Head {
-    pub(super) name: String,
-    pub(super) beyond: bool,
+pub(crate) struct Head {
+    pub(crate) name: String,
+    pub(crate) beyond: bool,
 }
 
 /// One number of ours and the paper's.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) dataset: String,
-    pub(super) column: String,
-    pub(super) beyond: bool,
-    pub(super) metric: &'static str,
+pub(crate) struct Entry {
+    pub(crate) dataset: String,
+    pub(crate) column: String,
+    pub(crate) beyond: bool,
+    pub(crate) metric: &'static str,
     /// Over the seeds that finished; `None` when none did.
-    pub(super) ours: Option<Mean>,
-    pub(super) paper: Option<f64>,
+    pub(crate) ours: Option<Mean>,
+    pub(crate) paper: Option<f64>,
 }
 
 impl Entry {
-    pub(super) fn difference(&self) -> Option<f64> {
+    pub(crate) fn difference(&self) -> Option<f64> {
         Some(self.ours?.mean - self.paper?)
     }
 }
 
 impl Table {
-    pub(super) fn of(
-        experiment: &Experiment,
+    pub(crate) fn of(
+        columns: &[&Column],
         published: &Published,
         datasets: &[String],
         cells: &[(Cell, Outcome)],
     ) -> Self {
-        let own = experiment.columns().iter().map(|c| Head { name: c.name.clone(), beyond: c.beyond });
+        let own = columns.iter().map(|c| Head { name: c.name.clone(), beyond: c.beyond });
         let columns: Vec<Head> = own.chain([Head { name: BASELINE.into(), beyond: true }]).collect();
         let mut entries = Vec::new();
         for dataset in datasets {
@@ -59,10 +59,7 @@ impl Table {
                 for (metric, _) in METRICS {
                     let is = |v: &&Value| v.column == head.name && v.metric == metric;
                     let found: Vec<f64> = (cells.iter().filter(|(cell, _)| cell.dataset == *dataset))
-                        .filter_map(|(_, outcome)| match outcome {
-                            Outcome::Done { values, .. } => values.iter().find(is).map(|v| v.value),
-                            Outcome::Failed(_) => None,
-                        })
+                        .filter_map(|(_, outcome)| outcome.found()?.values.iter().find(is).map(|v| v.value))
                         .collect();
                     entries.push(Entry {
                         dataset: dataset.clone(),
@@ -78,18 +75,18 @@ impl Table {
         Self { datasets: datasets.to_vec(), columns, entries }
     }
 
-    pub(super) fn entry(&self, dataset: &str, column: &str, metric: &str) -> &Entry {
+    pub(crate) fn entry(&self, dataset: &str, column: &str, metric: &str) -> &Entry {
         let is = |e: &&Entry| e.dataset == dataset && e.column == column && e.metric == metric;
         self.entries.iter().find(is).expect("there is an entry for every dataset, column and metric")
     }
 
     /// Whether the paper has any of these numbers.
-    pub(super) fn has_published(&self) -> bool {
+    pub(crate) fn has_published(&self) -> bool {
         self.entries.iter().any(|e| e.paper.is_some())
     }
 
     /// Header of [`Table::of_dataset`] and [`Table::means`]; `first` names the columns of the paper's table.
-    pub(super) fn header(first: &str) -> Vec<String> {
+    pub(crate) fn header(first: &str) -> Vec<String> {
         let mut header = vec![first.to_string()];
         for (_, sign) in METRICS {
             header.extend([sign.to_string(), "paper".into(), "difference".into()]);
@@ -98,7 +95,7 @@ impl Table {
     }
 
     /// The paper's table turned: one row for each of its columns, on one dataset.
-    pub(super) fn of_dataset(&self, dataset: &str) -> Vec<Vec<String>> {
+    pub(crate) fn of_dataset(&self, dataset: &str) -> Vec<Vec<String>> {
         let row = |head: &Head| {
             let mut cells = vec![head.label()];
             for (metric, _) in METRICS {
@@ -115,7 +112,7 @@ impl Table {
 
     /// Means over the datasets that finished, and on how many of them each column is best among the paper's columns,
     /// by ρ. The paper's mean is given where it has all of these datasets.
-    pub(super) fn means(&self) -> Vec<Vec<String>> {
+    pub(crate) fn means(&self) -> Vec<Vec<String>> {
         let finished = self.finished();
         let row = |head: &Head| {
             let mut cells = vec![head.label()];
@@ -143,7 +140,7 @@ impl Table {
         if finished.is_empty() { Vec::new() } else { self.columns.iter().map(row).collect() }
     }
 
-    pub(super) fn finished(&self) -> Vec<&String> {
+    pub(crate) fn finished(&self) -> Vec<&String> {
         let any = |d: &&String| self.entries.iter().any(|e| e.dataset == **d && e.ours.is_some());
         self.datasets.iter().filter(any).collect()
     }
@@ -161,9 +158,8 @@ impl Table {
     }
 
     /// The table, one number a line.
-    pub(super) fn csv(&self) -> String {
+    pub(crate) fn csv(&self) -> String {
         let mut out = String::from("dataset,column,in_paper,metric,seeds,ours,ours_std,paper,difference\n");
-        let number = |x: Option<f64>| x.filter(|x| x.is_finite()).map_or(String::new(), |x| x.to_string());
         for e in &self.entries {
             let seeds = e.ours.map_or(0, |m| m.seeds);
             let std = e.ours.filter(|m| m.seeds > 1).map(|m| m.std);
@@ -185,30 +181,9 @@ impl Table {
 
 impl Head {
     /// The name, with a star where the paper's table has no such column.
-    pub(super) fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         if self.beyond { format!("{}*", self.name) } else { self.name.clone() }
     }
-}
-
-/// The raw numbers: every cell's, one a line.
-pub(super) fn cells_csv(cells: &[(Cell, Outcome)]) -> String {
-    let mut out = String::from("dataset,seed,column,metric,value,low,high,rows\n");
-    for (cell, outcome) in cells {
-        let Outcome::Done { values, .. } = outcome else { continue };
-        for v in values {
-            let (dataset, column) = (field(&cell.dataset), field(&v.column));
-            out.push_str(&format!(
-                "{dataset},{},{column},{},{},{},{},{}\n",
-                cell.seed, v.metric, v.value, v.low, v.high, v.rows
-            ));
-        }
-    }
-    out
-}
-
-/// A text as a field of a CSV file.
-fn field(text: &str) -> String {
-    if text.contains(['"', ',', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
 }
 
 /// A difference with its sign.
@@ -223,4 +198,5 @@ fn signed(x: f64) -> String {
 }
 
 #[cfg(test)]
+#[path = "tests.rs"]
 mod tests;

@@ -1,0 +1,203 @@
+//! A finished grid for readers: the terminal, a Markdown file, LaTeX, one self-contained page.
+
+use crate::page::Page;
+use crate::plot::Plot;
+use crate::term;
+
+/// All that a report tells.
+pub(super) struct Report {
+    pub(super) title: String,
+    pub(super) about: String,
+    /// The command that gives these numbers again.
+    pub(super) command: String,
+    /// What the profile is and is not, where the data come from, versions, hardware: one sentence each.
+    pub(super) circumstances: Vec<String>,
+    /// What the experiment found; all of it is also for the terminal, but for figures.
+    pub(super) tables: Vec<Part>,
+    /// What only pages show.
+    pub(super) more: Vec<Part>,
+}
+
+/// Parts of a report, from top to bottom.
+pub(super) enum Part {
+    Heading(String),
+    Text(String),
+    Code(String),
+    Table(Vec<String>, Vec<Vec<String>>),
+    Figure(Box<Plot>, String),
+    /// Lines as they are, with the name of their language.
+    Lines(&'static str, String),
+}
+
+impl Part {
+    pub(super) fn heading(text: impl Into<String>) -> Self {
+        Self::Heading(text.into())
+    }
+
+    pub(super) fn text(text: impl Into<String>) -> Self {
+        Self::Text(text.into())
+    }
+
+    pub(super) fn table(header: &[&str], rows: Vec<Vec<String>>) -> Self {
+        Self::Table(header.iter().map(|h| (*h).to_string()).collect(), rows)
+    }
+}
+
+impl Report {
+    /// Prints what a user at the terminal wants to see.
+    pub(super) fn print(&self) {
+        out!("{}", self.title);
+        for part in &self.tables {
+            match part {
+                Part::Heading(text) => out!("\n{text}"),
+                Part::Table(header, rows) => {
+                    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+                    out!("{}", term::table(&header, rows.clone()));
+                }
+                Part::Text(text) | Part::Code(text) | Part::Lines(_, text) => out!("{text}"),
+                Part::Figure(..) => {}
+            }
+        }
+    }
+
+    /// Everything, from top to bottom.
+    fn parts(&self) -> Vec<&Part> {
+        self.tables.iter().chain(&self.more).collect()
+    }
+
+    pub(super) fn html(&self) -> Page {
+        let mut page = Page::new(&self.title);
+        page.text(&self.about);
+        page.code(&self.command);
+        self.circumstances.iter().for_each(|text| page.text(text));
+        for part in self.parts() {
+            match part {
+                Part::Heading(text) => page.heading(text),
+                Part::Text(text) => page.text(text),
+                Part::Code(text) => page.code(text),
+                Part::Table(header, rows) => {
+                    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+                    page.table(&header, rows);
+                }
+                Part::Figure(plot, caption) => page.figure(plot, caption),
+                Part::Lines(_, text) => page.pre(text),
+            }
+        }
+        page
+    }
+
+    pub(super) fn markdown(&self) -> String {
+        let mut out = format!("# {}\n\n{}\n\n", self.title, plain(&self.about));
+        out.push_str(&format!("```console\n$ {}\n```\n", self.command));
+        self.circumstances.iter().for_each(|text| out.push_str(&format!("\n{}\n", plain(text))));
+        for part in self.parts() {
+            match part {
+                Part::Heading(text) => out.push_str(&format!("\n## {}\n", plain(text))),
+                Part::Text(text) => out.push_str(&format!("\n{}\n", plain(text))),
+                Part::Code(text) => out.push_str(&format!("\n```console\n$ {text}\n```\n")),
+                Part::Table(header, rows) => out.push_str(&format!("\n{}", markdown_table(header, rows))),
+                Part::Figure(..) => {}
+                Part::Lines(language, text) => {
+                    out.push_str(&format!("\n```{language}\n{}\n```\n", text.trim_end()));
+                }
+            }
+        }
+        out
+    }
+
+    /// The tables for a paper; needs the package booktabs.
+    pub(super) fn latex(&self) -> String {
+        let mut out = format!("% {}: {}\n", self.title, self.command);
+        let mut caption = String::new();
+        for part in &self.tables {
+            match part {
+                Part::Heading(text) => caption.clone_from(text),
+                Part::Table(header, rows) => out.push_str(&latex_table(&caption, header, rows)),
+                _ => {}
+            }
+        }
+        out
+    }
+}
+
+fn markdown_table(header: &[String], rows: &[Vec<String>]) -> String {
+    let line =
+        |cells: &mut dyn Iterator<Item = String>| format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "));
+    let mut out = line(&mut header.iter().map(|h| plain(h)));
+    out.push_str(&line(
+        &mut (0..header.len()).map(|i| if i == 0 { "---".into() } else { "---:".to_string() }),
+    ));
+    rows.iter().for_each(|row| out.push_str(&line(&mut row.iter().map(|cell| plain(cell)))));
+    out
+}
+
+/// Text without what Markdown would take as a sign.
+fn plain(text: &str) -> String {
+    text.replace('|', "\\|").replace('*', "\\*").replace('<', "\\<")
+}
+
+fn latex_table(caption: &str, header: &[String], rows: &[Vec<String>]) -> String {
+    let line = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|cell| latex_text(cell)).collect();
+        format!("{} \\\\\n", cells.join(" & "))
+    };
+    let body: String = rows.iter().map(|row| line(row)).collect();
+    format!(
+        "\n\\begin{{table}}\n\\caption{{{}}}\n\\begin{{tabular}}{{l{}}}\n\\toprule\n{}\\midrule\n{body}\\bottomrule\n\
+         \\end{{tabular}}\n\\end{{table}}\n",
+        latex_text(caption),
+        "r".repeat(header.len().saturating_sub(1)),
+        line(header)
+    )
+}
+
+/// Text as LaTeX takes it.
+fn latex_text(text: &str) -> String {
+    let sign = |c: char| match c {
+        '\\' => "\\textbackslash{}".to_string(),
+        '&' | '%' | '$' | '#' | '_' | '{' | '}' => format!("\\{c}"),
+        '~' => "\\textasciitilde{}".into(),
+        '^' => "\\textasciicircum{}".into(),
+        '±' => "$\\pm$".into(),
+        '−' => "$-$".into(),
+        '×' => "$\\times$".into(),
+        'ρ' => "$\\rho$".into(),
+        'η' => "$\\eta$".into(),
+        'α' => "$\\alpha$".into(),
+        'λ' => "$\\lambda$".into(),
+        '<' => "$<$".into(),
+        '>' => "$>$".into(),
+        other => other.to_string(),
+    };
+    text.chars().map(sign).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signs_of_a_format_are_kept_out_of_its_text() {
+        let report = Report {
+            title: "t".into(),
+            about: "a <b>".into(),
+            command: "offing reproduce t".into(),
+            circumstances: vec!["c".into()],
+            tables: vec![
+                Part::heading("ρ of 50 %"),
+                Part::table(&["", "k_1"], vec![vec!["step*".into(), "1.0 ± 0.5".into()]]),
+            ],
+            more: vec![Part::Lines("toml", "x = 1\n".into())],
+        };
+        assert!(
+            report.markdown().contains("| step\\* | 1.0 ± 0.5 |\n") && report.markdown().contains("a \\<b>")
+        );
+        let latex = report.latex();
+        for piece in
+            ["\\caption{$\\rho$ of 50 \\%}", "\\begin{tabular}{lr}", " & k\\_1 \\\\", "1.0 $\\pm$ 0.5"]
+        {
+            assert!(latex.contains(piece), "`{piece}` missing in {latex}");
+        }
+        assert!(report.html().html().contains("x = 1"));
+    }
+}

@@ -1,0 +1,136 @@
+//! Tables of scores: a cell is one `offing train`, in the directory that command itself would take. So a run trained by
+//! hand with the same settings is found, tables share their runs, and a run can be gone on with by hand.
+
+mod report;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use offing::run::{CONFIG, METRICS, Record, is_held, newest_step, read_metrics};
+
+use super::super::train::{self, plan_run, run_dir, train_planned};
+use super::cells::{Cell, Found, Value};
+use super::experiment::Trained;
+use super::work::{Kind, Work};
+use crate::algorithms::{Algorithm, Plan};
+use crate::context::Context;
+use crate::signals;
+
+pub(super) use report::{circumstances, parts};
+pub(super) use table::Scores;
+
+/// What a finished run is told apart by: the last file an algorithm writes.
+const POLICY: &str = "policy.safetensors";
+
+/// One cell; `None` when it was stopped on the way.
+pub(super) fn run(
+    context: &Context,
+    work: &Work<'_>,
+    column: &Trained,
+    cell: &Cell,
+    begun: &dyn Fn(PathBuf) -> Result<()>,
+) -> Result<Option<Found>> {
+    let args = asked(work, column, &cell.dataset, cell.seed);
+    let (written, plan, _, dataset) = plan_run(context, &args, None)?;
+    let dir = run_dir(&work.dir, &written)?;
+    begun(dir.clone())?;
+    // A run by hand, or one of a grid that was killed and is still saving.
+    if is_held(&dir) {
+        context.say(&format!("{}: another process is working there; waiting for it", dir.display()));
+        while is_held(&dir) && !signals::asked_to_stop() {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+    let same = std::fs::read_to_string(dir.join(CONFIG))
+        .is_ok_and(|text| toml::to_string(&written).is_ok_and(|asked| asked == text));
+    let whole = dir.join(POLICY).is_file() && newest_step(&dir) == Some(plan.train().steps);
+    let done = same && whole || train_planned(context, (written, plan, dir.clone(), dataset), false)?.done;
+    if done { found(&dir, &column.name).map(Some) } else { Ok(None) }
+}
+
+/// The settings of a column on a dataset and the rows it learns from; says what is wrong with them, if anything is.
+pub(super) fn plan(work: &Work<'_>, column: &Trained, dataset: &str) -> Result<(Plan, Option<usize>)> {
+    let args = asked(work, column, dataset, 0);
+    let algorithm = Algorithm::parse(column.algorithm())?;
+    let mut prepared = algorithm.layers(dataset, args.preset.as_deref(), args.profile.as_deref())?;
+    args.set.iter().try_for_each(|set| prepared.layers.set(set))?;
+    Ok((algorithm.plan(&prepared.layers)?, args.rows.or(prepared.rows)))
+}
+
+/// What one would ask of `offing train`.
+fn asked(work: &Work<'_>, column: &Trained, dataset: &str, seed: u64) -> train::Args {
+    let Kind::Training { profile, .. } = &work.kind else { return train::Args::default() };
+    train::Args {
+        algorithm: Some(column.algorithm().into()),
+        dataset: Some(dataset.into()),
+        seed,
+        preset: work.profile.presets.get(&column.name).cloned(),
+        profile: profile.map(str::to_string),
+        set: work.sets(column),
+        rows: work.rows,
+        physics: work.physics,
+        ..train::Args::default()
+    }
+}
+
+/// The same as a command, for readers.
+pub(super) fn command(work: &Work<'_>, column: &Trained) -> String {
+    let args = asked(work, column, "", 0);
+    let mut words = vec![format!("offing train {} DATASET --seed SEED", column.algorithm())];
+    words.extend(args.profile.map(|p| format!("--profile {p}")));
+    words.extend(args.preset.map(|p| format!("--preset {p}")));
+    words.extend(args.rows.map(|rows| format!("--rows {rows}")));
+    words.extend(args.set.iter().map(|set| format!("--set '{set}'")));
+    words.join(" ")
+}
+
+/// A finished run's returns and scores: of the last policy, and of the best on the way.
+fn found(dir: &Path, column: &str) -> Result<Found> {
+    let records = read_metrics(&dir.join(METRICS))?;
+    let curve = |key: &str| -> Vec<(u64, f64)> {
+        let of = |r: &Record| Some((r.get("step")?.as_u64()?, r.get(key)?.as_f64()?));
+        records.iter().filter_map(of).collect()
+    };
+    let mut values = Vec::new();
+    for (key, last, best) in [("score", "score", "best score"), ("return", "return", "best return")] {
+        let curve = curve(key);
+        let highest = curve.iter().map(|(_, y)| *y).max_by(f64::total_cmp);
+        for (metric, value) in [(last, curve.last().map(|(_, y)| *y)), (best, highest)] {
+            values.extend(value.map(|value| Value {
+                column: column.into(),
+                metric: metric.into(),
+                value,
+                low: f64::NAN,
+                high: f64::NAN,
+                rows: 0,
+            }));
+        }
+    }
+    let scores = curve("score");
+    Ok(Found { values, curve: if scores.is_empty() { curve("return") } else { scores }, note: String::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runs_last_and_best_scores_are_read_from_its_metrics() {
+        let dir = tempfile::tempdir().unwrap();
+        let lines = "{\"step\":5,\"return\":10.0,\"score\":1.0}\n{\"step\":10,\"return\":30.0,\"score\":3.0}\n\
+                     {\"step\":12,\"q\":1.0}\n{\"step\":15,\"return\":20.0,\"score\":2.0}\n{\"step\":";
+        std::fs::write(dir.path().join(METRICS), lines).unwrap();
+        let found = found(dir.path(), "mopo").unwrap();
+        let values: Vec<(&str, f64)> = found.values.iter().map(|v| (v.metric.as_str(), v.value)).collect();
+        assert_eq!(values, [("score", 2.0), ("best score", 3.0), ("return", 20.0), ("best return", 30.0)]);
+        assert_eq!(found.curve, [(5, 1.0), (10, 3.0), (15, 2.0)]);
+        // Data without a reference have returns alone, data without a simulator nothing.
+        std::fs::write(dir.path().join(METRICS), "{\"step\":5,\"return\":7.0,\"score\":null}\n").unwrap();
+        let plain = super::found(dir.path(), "mopo").unwrap();
+        assert_eq!((plain.values.len(), &plain.curve[..]), (2, &[(5, 7.0)][..]));
+        std::fs::write(dir.path().join(METRICS), "{\"step\":5}\n").unwrap();
+        assert!(super::found(dir.path(), "mopo").unwrap().values.is_empty());
+    }
+}

@@ -1,0 +1,161 @@
+//! A table of scores for readers: the scores, each algorithm beside the paper's, learning curves.
+
+use std::collections::BTreeMap;
+
+use super::super::parts::Part;
+use super::super::work::{Kind, Work};
+use super::table::{Head, Run, Scores, Which};
+use crate::plot::{Axis, Plot, Series};
+use crate::term;
+
+/// What the terminal shows, too; then what only pages show.
+pub(crate) fn parts(work: &Work<'_>, scores: &Scores) -> (Vec<Part>, Vec<Part>) {
+    let names: Vec<String> = scores.columns.iter().map(Head::label).collect();
+    let header = || [String::new()].into_iter().chain(names.iter().cloned()).collect::<Vec<String>>();
+    let unit = if scores.unit == "score" { "Normalised scores" } else { "Returns" };
+    let mut parts = vec![
+        Part::heading(format!("{unit} of the last policies")),
+        Part::Table(header(), scores.rows(Which::Last)),
+    ];
+    parts.extend(beside(scores));
+    parts.push(Part::heading(format!("{unit} of the best policies on the way")));
+    parts.push(Part::text(
+        "Chosen by evaluating in the simulator, which offline learning does not have; the paper reports the last.",
+    ));
+    parts.push(Part::Table(header(), scores.rows(Which::Best)));
+    if scores.columns.iter().any(|c| c.beyond) {
+        parts.push(Part::text("* not in the paper's table."));
+    }
+    let mut more = vec![Part::heading("Learning curves")];
+    more.extend(curves(work, scores));
+    more.push(Part::heading("Each column as a command"));
+    if let Kind::Training { columns, .. } = &work.kind {
+        for column in columns {
+            more.push(Part::text(format!("{}:", column.name)));
+            more.push(Part::Code(super::command(work, column)));
+        }
+    }
+    (parts, more)
+}
+
+/// Every column with the one it is to beat, and the others alone, beside the paper's numbers; then who won how often.
+fn beside(scores: &Scores) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let head = |name: &str| scores.columns.iter().find(|c| c.name == name);
+    let beaten = |c: &Head| scores.columns.iter().any(|other| other.against.as_deref() == Some(&c.name));
+    let published = |c: &Head| scores.datasets.iter().any(|d| scores.paper(d, &c.name).is_some());
+    for column in &scores.columns {
+        let pair: Vec<&Head> = match &column.against {
+            Some(against) => head(against).into_iter().chain([column]).collect(),
+            None if beaten(column) => continue,
+            None => vec![column],
+        };
+        if !pair.iter().any(|c| published(c)) {
+            continue;
+        }
+        let names: Vec<&str> = pair.iter().map(|c| c.name.as_str()).collect();
+        parts.push(Part::heading(format!("{}, beside the paper", names.join(" and "))));
+        parts.push(Part::Table(Scores::beside_header(&pair), scores.beside(&pair)));
+    }
+    let count = |(wins, of): (usize, usize)| format!("{wins} of {of}");
+    let row = |c: &Head| {
+        let ours = scores.wins(c)?;
+        let theirs = scores.paper_wins(c).map_or("-".into(), count);
+        Some(vec![c.label(), c.against.clone()?, count(ours), theirs])
+    };
+    let rows: Vec<Vec<String>> = scores.columns.iter().filter_map(row).collect();
+    if !rows.is_empty() {
+        parts.push(Part::heading("Wins"));
+        parts.push(Part::table(&["", "over", "ours", "paper"], rows));
+        let words = "On how many datasets the mean of the last policies is higher, as the paper counts; both counts are over \
+                     the datasets run here.";
+        parts.push(Part::text(words));
+    }
+    parts
+}
+
+/// Learning curves, one figure a dataset and panel.
+fn curves(work: &Work<'_>, scores: &Scores) -> Vec<Part> {
+    let Kind::Training { panels, .. } = &work.kind else { return Vec::new() };
+    let mut parts = Vec::new();
+    for dataset in &scores.datasets {
+        let mut plots: Vec<(String, Vec<&Head>)> = Vec::new();
+        for panel in *panels {
+            let columns = scores.columns.iter().filter(|c| panel.columns.contains(&c.name)).collect();
+            plots.push((format!("{dataset}: {}", panel.title), columns));
+        }
+        if panels.is_empty() {
+            plots.push((dataset.clone(), scores.columns.iter().collect()));
+        }
+        for (title, columns) in plots {
+            let series: Vec<Series> = (columns.iter().enumerate())
+                .filter_map(|(slot, column)| curve(scores, dataset, column, slot))
+                .collect();
+            if !series.is_empty() {
+                let y = if scores.unit == "score" { "normalised score" } else { "return" };
+                let plot = Plot { title, x: Axis::linear("steps"), y: Axis::linear(y), series };
+                let caption = "Mean over seeds; the shade is one standard deviation.";
+                parts.push(Part::Figure(Box::new(plot), caption.into()));
+            }
+        }
+    }
+    parts
+}
+
+fn curve(scores: &Scores, dataset: &str, column: &Head, slot: usize) -> Option<Series> {
+    let runs: Vec<&Run> =
+        scores.runs.iter().filter(|r| r.dataset == dataset && r.column == column.name).collect();
+    let mut at: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for run in &runs {
+        run.curve.iter().for_each(|(x, y)| at.entry(*x).or_default().push(*y));
+    }
+    let of = |values: &[f64]| {
+        let mean = super::super::super::calibrate::Mean::of(values);
+        (mean.mean, mean.std)
+    };
+    let points: Vec<(f64, f64)> = at.iter().map(|(x, v)| (*x as f64, of(v).0)).collect();
+    let band = at.values().map(|v| (of(v).0 - of(v).1, of(v).0 + of(v).1)).collect();
+    let line = Series::line(&column.name, points).in_slot(slot);
+    match (at.is_empty(), runs.len() > 1) {
+        (true, _) => None,
+        (false, true) => Some(line.with_band(band)),
+        (false, false) => Some(line),
+    }
+}
+
+/// What a reader must know about the runs to judge the numbers.
+pub(crate) fn circumstances(work: &Work<'_>, profile: &str) -> Vec<String> {
+    let mut rows: Vec<String> = Vec::new();
+    let mut steps: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
+    if let (Kind::Training { columns, .. }, Some(dataset)) = (&work.kind, work.datasets.first()) {
+        for column in columns {
+            let Ok((plan, n)) = super::plan(work, column, dataset) else { continue };
+            let n = n.map_or("all rows".into(), |n| format!("about {} rows", term::count(n)));
+            if !rows.contains(&n) {
+                rows.push(n);
+            }
+            steps.entry(plan.train().steps).or_default().push(&column.name);
+        }
+    }
+    let of = |(steps, names): (&u64, &Vec<&str>)| {
+        format!("{} ({})", term::count(*steps as usize), names.join(", "))
+    };
+    let steps: Vec<String> = match steps.len() {
+        1 => steps.keys().map(|n| term::count(*n as usize)).collect(),
+        _ => steps.iter().map(of).collect(),
+    };
+    let mut size =
+        format!("Profile {profile}: {} of each dataset, {} steps.", rows.join(" or "), steps.join("; "));
+    if profile == "quick" {
+        size.push_str(
+            " Networks are small, and all seeds of a dataset share one dynamics model (presets/quick.toml). It tells \
+             whether a thing works, not how well it could: the paper trains larger networks for a million steps.",
+        );
+    }
+    vec![
+        size,
+        "Numbers are the mean over seeds ± the standard deviation (n − 1) of the last evaluation of a run; an evaluation is \
+         the mean return of several episodes with the policy's mean action."
+            .into(),
+    ]
+}

@@ -1,0 +1,146 @@
+//! A grid as it was asked for: which cells it has, what each one's id is, and how one is run.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow};
+use offing::calibration::StudyConfig;
+use offing_mujoco::Physics;
+
+use super::super::calibrate::settings;
+use super::super::train::short_hash;
+use super::Args;
+use super::cells::{Cell, Found, file_part};
+use super::experiment::{Column, Experiment, Grid, Panel, Profile, Trained, choose};
+use super::{calibration, training};
+use crate::context::Context;
+
+/// Everything the numbers of a grid follow from, and where its runs are.
+pub(super) struct Work<'a> {
+    pub(super) experiment: &'a Experiment,
+    pub(super) profile: &'a Profile,
+    pub(super) datasets: Vec<String>,
+    pub(super) seeds: u64,
+    /// About how many rows of a dataset are used, where that was said or the study's profile says it.
+    pub(super) rows: Option<usize>,
+    pub(super) physics: Physics,
+    /// Where run directories are.
+    pub(super) dir: PathBuf,
+    pub(super) kind: Kind<'a>,
+}
+
+/// What the cells are.
+pub(super) enum Kind<'a> {
+    Calibration { columns: Vec<&'a Column>, study: Box<StudyConfig> },
+    Training { columns: Vec<&'a Trained>, panels: &'a [Panel], profile: Option<&'a str>, set: Vec<String> },
+}
+
+impl<'a> Work<'a> {
+    pub(super) fn new(experiment: &'a Experiment, args: &'a Args) -> Result<Self> {
+        let profile = experiment.profile(&args.profile)?;
+        let chosen = experiment.chosen(&args.columns, profile)?;
+        let settings_of = profile.settings(&args.profile);
+        let set: Vec<String> = profile.set.iter().chain(&args.set).cloned().collect();
+        let (kind, rows, dir) = match &experiment.grid {
+            Grid::Calibration { columns } => {
+                let (study, rows) = settings(settings_of, &set)?;
+                let columns = columns.iter().filter(|c| chosen.contains(&c.name)).collect();
+                (Kind::Calibration { columns, study: Box::new(study) }, rows, "runs/calibrate")
+            }
+            Grid::Training { columns, panels } => {
+                let columns: Vec<&Trained> = columns.iter().filter(|c| chosen.contains(&c.name)).collect();
+                (Kind::Training { columns, panels, profile: settings_of, set }, None, "runs")
+            }
+        };
+        let work = Self {
+            experiment,
+            profile,
+            datasets: choose(&args.only, profile)?,
+            seeds: args.seeds.map_or(profile.seeds, |n| n as u64),
+            rows: args.rows.or(rows),
+            physics: args.physics,
+            dir: args.dir.clone().unwrap_or_else(|| dir.into()),
+            kind,
+        };
+        work.check()?;
+        Ok(work)
+    }
+
+    /// Says what is wrong with the settings, if anything, before a cell is run.
+    fn check(&self) -> Result<()> {
+        let Kind::Training { columns, .. } = &self.kind else { return Ok(()) };
+        for dataset in &self.datasets {
+            columns.iter().try_for_each(|column| training::plan(self, column, dataset).map(drop))?;
+        }
+        Ok(())
+    }
+
+    /// All cells, seed after seed and dataset after dataset, so that a first look at everything comes early.
+    pub(super) fn cells(&self) -> Result<Vec<Cell>> {
+        let mut cells = Vec::new();
+        for seed in 0..self.seeds {
+            for dataset in &self.datasets {
+                match &self.kind {
+                    Kind::Calibration { columns, study } => {
+                        let estimators: Vec<_> = columns.iter().map(|c| (&c.name, &c.estimator)).collect();
+                        let what = serde_json::to_string(&(study, estimators))?;
+                        cells.push(self.cell(None, dataset, seed, &what));
+                    }
+                    Kind::Training { columns, profile, .. } => {
+                        for column in columns {
+                            let what = format!(
+                                "{} {:?} {profile:?} {:?}",
+                                column.algorithm(),
+                                self.profile.presets.get(&column.name),
+                                self.sets(column)
+                            );
+                            cells.push(self.cell(Some(&column.name), dataset, seed, &what));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(cells)
+    }
+
+    fn cell(&self, column: Option<&str>, dataset: &str, seed: u64, what: &str) -> Cell {
+        let hash = short_hash(&format!("{what} {dataset} {seed} {:?} {}", self.rows, self.physics));
+        let name = column.map_or(String::new(), |c| format!("{}.", file_part(c)));
+        let id = format!("{name}{}.s{seed}.{hash}", file_part(dataset));
+        Cell { id, column: column.map(str::to_string), dataset: dataset.into(), seed }
+    }
+
+    /// Settings of one column over the presets: its own, then the profile's and the user's.
+    pub(super) fn sets(&self, column: &Trained) -> Vec<String> {
+        let Kind::Training { set, .. } = &self.kind else { return Vec::new() };
+        column.set.iter().chain(set).cloned().collect()
+    }
+
+    /// The cell of that id.
+    pub(super) fn named(&self, id: &str) -> Result<Cell> {
+        let found = self.cells()?.into_iter().find(|cell| cell.id == id);
+        found.ok_or_else(|| {
+            anyhow!(
+                "no cell `{id}` in this grid; --list-cells, with the same other arguments, shows them all"
+            )
+        })
+    }
+
+    /// One cell: found finished, gone on with, or begun. `None` when it was stopped on the way. `begun` is told its run
+    /// directory, where it has one of its own.
+    pub(super) fn run(
+        &self,
+        context: &Context,
+        cell: &Cell,
+        begun: &dyn Fn(PathBuf) -> Result<()>,
+    ) -> Result<Option<Found>> {
+        match &self.kind {
+            Kind::Calibration { columns, study } => calibration::run(context, self, (columns, study), cell),
+            Kind::Training { columns, .. } => {
+                let column = columns.iter().find(|c| Some(&c.name) == cell.column.as_ref());
+                let column =
+                    column.ok_or_else(|| anyhow!("cell `{}` has no column of this grid", cell.id))?;
+                training::run(context, self, column, cell, begun)
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Grids of trainings as a user meets them: killed, stopped, partly failing, run cell by cell by somebody else.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Settings of runs that take a second each.
+const SET: &[&str] = &[
+    "model.ensemble.hidden=[16,16]",
+    "model.ensemble.decay=[0.0,0.0,0.0]",
+    "model.ensemble.members=3",
+    "model.ensemble.elites=2",
+    "model.ensemble.max_epochs=2",
+    "rollout.every=50",
+    "rollout.starts=100",
+    "sac.hidden=[32,32]",
+    "train.batch=64",
+    "train.steps=300",
+    "train.evaluate_every=100",
+    "train.checkpoint_every=50",
+    "train.episodes=2",
+];
+
+/// A directory with a dataset and a grid of four cells: two columns, two seeds.
+struct Bench {
+    temp: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let bench = Self { temp: tempfile::tempdir().unwrap() };
+        let make = ["-q", "data", "make", "hopper-random", "--rows", "3000", "--out", "hopper-random.hdf5"];
+        ended_well(&bench.command(&make).output().unwrap());
+        let set: Vec<String> = SET.iter().map(|s| format!("'{s}'")).collect();
+        let text = format!(
+            "title = 'Tiny'\nabout = 'A tiny grid.'\npaper = 'table1'\n\
+             [profile.tiny]\ndatasets = ['hopper-random.hdf5']\nseeds = 2\nsettings = 'paper'\nset = [{}]\n\
+             [grid]\nkind = 'training'\ncolumns = [{{ name = 'mopo+sumo', against = 'mopo' }}, {{ name = 'mopo' }}]\n",
+            set.join(", ")
+        );
+        std::fs::write(bench.path("tiny.toml"), text).unwrap();
+        bench
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.temp.path().join(name)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = common::command(args);
+        command.current_dir(self.temp.path());
+        command
+    }
+
+    fn grid(&self, dir: &str, more: &[&str]) -> Command {
+        let out = format!("{dir}-out");
+        let mut args = vec!["reproduce", "tiny.toml", "--profile", "tiny", "--dir", dir, "--out", &out];
+        args.extend(more);
+        self.command(&args)
+    }
+
+    fn start(&self, dir: &str, more: &[&str]) -> Child {
+        self.grid(dir, more).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// What a finished grid wrote.
+    fn tables(&self, dir: &str) -> Vec<(String, Vec<u8>)> {
+        let read = |ending: &str| {
+            let name = format!("tiny.{ending}");
+            let bytes = std::fs::read(self.path(&format!("{dir}-out")).join(&name)).unwrap();
+            (name, bytes)
+        };
+        ["csv", "cells.csv", "curves.csv", "md", "tex", "html"].map(read).to_vec()
+    }
+
+    fn assert_same(&self, a: &str, b: &str) {
+        for (a, b) in self.tables(a).iter().zip(&self.tables(b)) {
+            assert!(a == b, "{} differs", a.0);
+        }
+    }
+}
+
+fn ended_well(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Every file under `dir` of that name.
+fn found(dir: &Path, name: &str) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            all.extend(found(&path, name));
+        } else if entry.file_name() == name {
+            all.push(path);
+        }
+    }
+    all.sort();
+    all
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < Duration::from_secs(180), "waited three minutes for: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_grid_killed_at_random_moments_gives_the_same_tables_byte_for_byte() {
+    let bench = Bench::new();
+    let text = ended_well(&bench.grid("whole", &[]).output().unwrap());
+    for piece in ["Tiny", "mopo+sumo", "last policies", "best policies", "Wins", "tiny.html"] {
+        assert!(text.contains(piece), "`{piece}` missing in:\n{text}");
+    }
+    // SIGKILL at moments that differ from run to run, from before the first file to the middle of a training: the grid
+    // gets no chance to tell its cells.
+    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let random = u64::from(clock.subsec_nanos());
+    for (begun, pause) in [(0, random % 701), (1, random % 409), (2, random % 251), (3, random % 149)] {
+        let mut child = bench.start("killed", &["--jobs", "2"]);
+        wait_until("runs", || {
+            found(&bench.path("killed"), "config.toml").len() >= begun || child.try_wait().unwrap().is_some()
+        });
+        std::thread::sleep(Duration::from_millis(pause));
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+    ended_well(&bench.grid("killed", &["--jobs", "2"]).output().unwrap());
+    bench.assert_same("whole", "killed");
+
+    // Finished cells are not run again, and a grid that is finished says so.
+    let metrics = |dir: &str| -> Vec<_> {
+        let files = found(&bench.path(dir), "metrics.jsonl");
+        files.iter().map(|p| std::fs::metadata(p).unwrap().modified().unwrap()).collect()
+    };
+    let before = metrics("whole");
+    assert_eq!(before.len(), 4, "one run directory for each column and seed");
+    let again = bench.grid("whole", &[]).output().unwrap();
+    assert_eq!(ended_well(&again), text);
+    assert!(String::from_utf8_lossy(&again.stderr).contains("4 of 4 cells are finished"));
+    assert_eq!(metrics("whole"), before);
+}
+
+#[cfg(unix)]
+#[test]
+fn asked_to_stop_the_cells_save_and_the_grid_goes_on_later() {
+    let bench = Bench::new();
+    // Whoever works in a run directory holds its lock.
+    let held = || {
+        let free = |lock: &PathBuf| std::fs::File::open(lock).unwrap().try_lock().is_ok();
+        found(&bench.path("stopped"), ".lock").iter().filter(|lock| !free(lock)).count()
+    };
+    for signal in ["-INT", "-TERM"] {
+        let mut child = bench.start("stopped", &["--jobs", "2", "--set", "train.steps=1000000"]);
+        wait_until("two runs", || held() == 2);
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        assert_eq!(held(), 0, "no cell is left running");
+    }
+    assert!(!bench.path("stopped-out/tiny.csv").exists());
+}
+
+#[test]
+fn cells_can_be_run_by_somebody_else_and_collected_later() {
+    let bench = Bench::new();
+    // One of the four was trained by hand, with the same settings.
+    let mut train = vec!["-q", "train", "mopo", "hopper-random.hdf5", "--seed", "1"];
+    SET.iter().for_each(|set| train.extend(["--set", set]));
+    ended_well(&bench.command(&train).output().unwrap());
+    let by_hand = found(&bench.path("runs"), "metrics.jsonl");
+    let written = std::fs::metadata(&by_hand[0]).unwrap().modified().unwrap();
+
+    let cells = || -> Vec<serde_json::Value> {
+        let text = ended_well(&bench.grid("runs", &["--list-cells", "--json"]).output().unwrap());
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let listed = cells();
+    assert_eq!(listed.len(), 4);
+    assert!(listed.iter().all(|c| c["state"] == "missing" && c["dataset"] == "hopper-random.hdf5"));
+    let nothing = bench.grid("runs", &["--collect"]).output().unwrap();
+    let text = String::from_utf8_lossy(&nothing.stdout).into_owned();
+    assert!(nothing.status.code() == Some(1) && text.contains("Not finished yet: 4 of 4 cells"), "{text}");
+    for cell in listed.iter().rev() {
+        let words: Vec<&str> =
+            cell["command"].as_array().unwrap().iter().map(|w| w.as_str().unwrap()).collect();
+        assert_eq!(words.last(), Some(&cell["id"].as_str().unwrap()));
+        ended_well(&bench.command(&words[1..]).output().unwrap());
+    }
+    assert!(cells().iter().all(|c| c["state"] == "done"));
+    assert_eq!(found(&bench.path("runs"), "metrics.jsonl").len(), 4, "the one by hand was found");
+    assert_eq!(std::fs::metadata(&by_hand[0]).unwrap().modified().unwrap(), written);
+    ended_well(&bench.grid("runs", &["--collect"]).output().unwrap());
+    ended_well(&bench.grid("whole", &[]).output().unwrap());
+    bench.assert_same("runs", "whole");
+
+    let output = bench.grid("runs", &["--cell", "nobody"]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && error.contains("no cell `nobody`"), "{error}");
+}
+
+#[test]
+fn a_failed_cell_is_told_and_does_not_stop_the_others() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("broken.hdf5"), b"this is no dataset").unwrap();
+    let only = ["--only", "broken.hdf5,hopper-random.hdf5", "--columns", "mopo", "--seeds", "1"];
+    let output = bench.grid("runs", &only).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("Failed: 1 of 2 cells") && text.contains("broken.hdf5"), "{text}");
+    let csv = std::fs::read_to_string(bench.path("runs-out/tiny.csv")).unwrap();
+    let ours =
+        |dataset: &str| csv.lines().find(|l| l.starts_with(dataset)).unwrap().split(',').nth(5).unwrap();
+    assert!(ours("broken.hdf5").is_empty() && ours("hopper-random").parse::<f64>().is_ok(), "{csv}");
+    // Mended, the failed cell alone is run.
+    std::fs::copy(bench.path("hopper-random.hdf5"), bench.path("broken.hdf5")).unwrap();
+    let again = bench.grid("runs", &only).output().unwrap();
+    ended_well(&again);
+    assert!(String::from_utf8_lossy(&again.stderr).contains("1 of 2 cells are finished"));
+
+    for (more, piece) in [
+        (["--set", "rollout.lenght=3"], "did you mean `length`?"),
+        (["--columns", "mopo+summo"], "did you mean `mopo+sumo`?"),
+    ] {
+        let output = bench.grid("other", &more).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(error.contains(piece) && error.lines().count() == 1, "{error}");
+        assert!(!bench.path("other").exists() && !bench.path("other-out").exists());
+    }
+}
