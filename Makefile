@@ -1,5 +1,5 @@
 # The few verbs of this project. `make test` is what CI runs; nothing in it needs more than cargo and Python 3.
-.PHONY: test test-all rust-test python-test lint docs bench clean
+.PHONY: test test-all rust-test python-test python-package ray-test lint docs bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -18,14 +18,23 @@ docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
 # h5py, Minari, PyArrow and Gymnasium are the judges of the files and simulators; they live in a virtual environment.
-python-test: $(VENV)/ready
+python-test: $(VENV)/ready python-package
 	cargo build --locked --workspace --examples
-	$(PY) -m pytest -q scripts
+	$(PY) -m pytest -q scripts crates/py/tests
+
+# The Python package, built as the tests of Rust are and put into the virtual environment.
+python-package: $(VENV)/ready
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(VENV)/bin/maturin develop --quiet --locked
 
 $(VENV)/ready: scripts/requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install -q -r scripts/requirements.txt
 	touch $@
+
+# A Ray cluster of two nodes on this machine: sharded search, and a grid that loses a node half-way.
+ray-test: $(VENV)/ready python-package
+	$(PY) -m pip install -q 'ray>=2.9'
+	$(PY) -m pytest -q scripts/ray_cluster.py
 
 # Longer: more fuzzing, and the unsafe code under valgrind.
 test-all: test

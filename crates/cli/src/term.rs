@@ -10,13 +10,26 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 macro_rules! out {
     ($($words:tt)*) => {{
         use std::io::Write;
-        if let Err(error) = writeln!(std::io::stdout(), $($words)*)
+        if !$crate::term::is_mute()
+            && let Err(error) = writeln!(std::io::stdout(), $($words)*)
             && error.kind() != std::io::ErrorKind::BrokenPipe
         {
             eprintln!("error: cannot write the output: {error}");
             std::process::exit(2);
         }
     }};
+}
+
+static MUTE: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// Whether `out!` says nothing: a program that offing is part of takes results from files.
+pub(crate) fn is_mute() -> bool {
+    MUTE.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+/// Silences `out!`, or gives it back its voice.
+pub(crate) fn set_mute(mute: bool) {
+    MUTE.store(mute, std::sync::atomic::Ordering::Relaxed);
 }
 
 /// One line about what is being done, on stderr so that stdout stays clean for results.

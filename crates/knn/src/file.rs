@@ -21,8 +21,8 @@ use crate::tree::layout::{Layout, Line, MAX_LEAF_PAIRS, MAX_NODE_PAIRS};
 use crate::tree::project::Projection;
 use crate::tree::quantize::Grid;
 use crate::tree::store::{Plain, Store, bytes_of};
-use crate::tree::{Parts, Tree, TreeConfig};
-use crate::{Error, Metric, NeighborIndex, Result};
+use crate::tree::{Loops, Parts, Tree, TreeConfig};
+use crate::{Error, Metric, NeighborIndex, Result, Threads};
 use memmap2::Mmap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -57,21 +57,32 @@ impl Tree {
     /// Maps the index in `file`. The metric is the file's; `cfg.metric` must agree with it.
     ///
     /// # Errors
-    /// When the file cannot be read, is no index, was written by another version, is cut short or damaged, or
-    /// holds an index for another metric. The message says which.
+    /// As [`Tree::open`], and when the file holds an index for another metric. The message says which.
     pub fn load(cfg: &TreeConfig, file: &Path) -> Result<Tree> {
+        let tree = Tree::mapped(file, cfg.threads, cfg.loops)?;
+        if tree.metric() != cfg.metric {
+            let why = format!("holds a {:?} index, but {:?} was asked for", tree.metric(), cfg.metric);
+            return Err(Error::BadFile { path: file.to_path_buf(), why });
+        }
+        Ok(tree)
+    }
+
+    /// Maps the index in `file`, whatever its metric.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is no index, was written by another version, or is cut short or damaged.
+    pub fn open(file: &Path, threads: Threads) -> Result<Tree> {
+        Tree::mapped(file, threads, TreeConfig::default().loops)
+    }
+
+    fn mapped(file: &Path, threads: Threads, loops: Loops) -> Result<Tree> {
         let io = |source| Error::Io { path: file.to_path_buf(), source };
         let opened = File::open(file).map_err(io)?;
         // SAFETY: index files are replaced by rename and never written in place, so the mapped bytes do not change.
         let map = unsafe { Mmap::map(&opened) }.map_err(io)?;
         let parts =
             read_parts(Arc::new(map)).map_err(|why| Error::BadFile { path: file.to_path_buf(), why })?;
-        let tree = Tree::from_parts(parts, cfg.threads, cfg.loops)?;
-        if tree.metric() != cfg.metric {
-            let why = format!("holds a {:?} index, but {:?} was asked for", tree.metric(), cfg.metric);
-            return Err(Error::BadFile { path: file.to_path_buf(), why });
-        }
-        Ok(tree)
+        Tree::from_parts(parts, threads, loops)
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::{Error, Result};
 use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// How many threads an index uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,7 +20,44 @@ pub enum Threads {
 pub(crate) enum Pool {
     Ambient,
     Inline,
-    Own(rayon::ThreadPool),
+    Own(Own),
+}
+
+/// A pool that outlives a fork of its process: threads do not cross a fork, so a child (Python's multiprocessing makes
+/// such) that finds its parent's pool makes one of its own.
+#[derive(Debug)]
+pub(crate) struct Own {
+    process: u32,
+    pool: rayon::ThreadPool,
+    threads: usize,
+    /// The pool of a forked child; it lives in the child's memory alone. No lock is taken to read it, because a lock
+    /// held at the moment of the fork would stay held in the child for ever.
+    child: OnceLock<Box<Own>>,
+}
+
+impl Own {
+    fn new(threads: usize) -> Result<Own> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|i| format!("knn-{i}"))
+            .build()
+            .map_err(|e| Error::Threads { threads, why: e.to_string() })?;
+        Ok(Own { process: std::process::id(), pool, threads, child: OnceLock::new() })
+    }
+
+    /// Runs `job` on this process's threads.
+    fn install<T: Send>(&self, job: impl FnOnce() -> T + Send) -> T {
+        if self.process == std::process::id() {
+            return self.pool.install(job);
+        }
+        if let Some(child) = self.child.get() {
+            return child.install(job);
+        }
+        // A machine that started them in the parent starts them here, too, unless it is out of threads; nothing sensible
+        // is left to do then.
+        let own = Own::new(self.threads).expect("a forked process can start threads as its parent could");
+        self.child.get_or_init(|| Box::new(own)).install(job)
+    }
 }
 
 impl Pool {
@@ -27,12 +65,7 @@ impl Pool {
         match threads {
             Threads::Ambient => Ok(Pool::Ambient),
             Threads::Exactly(0 | 1) => Ok(Pool::Inline),
-            Threads::Exactly(n) => rayon::ThreadPoolBuilder::new()
-                .num_threads(n)
-                .thread_name(|i| format!("knn-{i}"))
-                .build()
-                .map(Pool::Own)
-                .map_err(|e| Error::Threads { threads: n, why: e.to_string() }),
+            Threads::Exactly(n) => Own::new(n).map(Pool::Own),
         }
     }
 
@@ -40,7 +73,7 @@ impl Pool {
         match self {
             Pool::Ambient => rayon::current_num_threads(),
             Pool::Inline => 1,
-            Pool::Own(pool) => pool.current_num_threads(),
+            Pool::Own(own) => own.threads,
         }
     }
 
@@ -60,7 +93,7 @@ impl Pool {
         }
         let run = || (0..count).into_par_iter().with_max_len(1).map(|i| job(range(i))).collect();
         match self {
-            Pool::Own(pool) => pool.install(run),
+            Pool::Own(own) => own.install(run),
             Pool::Ambient | Pool::Inline => run(),
         }
     }
@@ -82,7 +115,7 @@ impl Pool {
     /// Runs `job` where nested rayon calls use this pool.
     pub(crate) fn enter<T: Send>(&self, job: impl FnOnce() -> T + Send) -> T {
         match self {
-            Pool::Own(pool) => pool.install(job),
+            Pool::Own(own) => own.install(job),
             Pool::Ambient | Pool::Inline => job(),
         }
     }

@@ -1,7 +1,7 @@
 //! `offing data collect`: trains a behaviour policy online and keeps the snapshots datasets are made with.
 
+use crate::exit::ExitCode;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use indicatif::ProgressBar;

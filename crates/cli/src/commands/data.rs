@@ -1,7 +1,7 @@
 //! `offing data …`: make, list, inspect, audit and convert datasets.
 
+use crate::exit::ExitCode;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};

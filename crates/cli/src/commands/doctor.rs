@@ -1,7 +1,9 @@
 //! `offing doctor`: what offing finds on this machine.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
+
+use crate::exit::ExitCode;
 
 use anyhow::Result;
 use offing_mujoco::Engine;

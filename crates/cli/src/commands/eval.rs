@@ -1,7 +1,7 @@
 //! `offing eval`: scores a policy in the simulator, or the last and the best policy of a run.
 
+use crate::exit::ExitCode;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use offing::data::scores::{Reference, reference};

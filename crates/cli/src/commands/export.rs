@@ -1,8 +1,8 @@
 //! `offing export` and `offing act`: a policy for other runtimes, and its own answers to compare them with.
 
+use crate::exit::ExitCode;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use offing::Rng;

@@ -1,7 +1,7 @@
 //! `offing quickstart`: from nothing to a scored policy with a report, in one command.
 
+use crate::exit::ExitCode;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::Result;
 use offing::data::audit::audit;

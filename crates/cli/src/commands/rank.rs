@@ -1,7 +1,7 @@
 //! `offing rank`: which of several runs' policies is best, told without the simulator.
 
+use crate::exit::ExitCode;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use offing::Rng;

@@ -1,9 +1,9 @@
 //! `offing report`: runs as one page: learning curves with their spread over seeds, last and best scores, what the
 //! rollouts did, where the time went.
 
+use crate::exit::ExitCode;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use offing::run::{CONFIG, METRICS, Record, read_metrics};

@@ -3,10 +3,10 @@
 //! With `--alpha` or `--threshold` it is an out-of-distribution alarm: rows beyond it are marked and the exit code is 3
 //! when there is one. An index saved once with `--index` stands in for the dataset from then on.
 
+use crate::exit::ExitCode;
 use std::io::{BufRead, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};

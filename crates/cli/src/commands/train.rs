@@ -1,7 +1,7 @@
 //! `offing train`: learns a policy from a dataset, in a run directory that can always be gone on with.
 
+use crate::exit::ExitCode;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use offing::algo::TrainConfig;

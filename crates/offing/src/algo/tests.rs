@@ -73,7 +73,14 @@ fn small(pessimism: Pessimism, estimator: &str, steps: u64) -> RecipeConfig {
             checkpoint_every: 200,
             ..TrainConfig::default()
         },
-        rollout: RolloutConfig { every: 100, starts: 400, length: 5, retain: 5, real_ratio: 0.5, ..RolloutConfig::default() },
+        rollout: RolloutConfig {
+            every: 100,
+            starts: 400,
+            length: 5,
+            retain: 5,
+            real_ratio: 0.5,
+            ..RolloutConfig::default()
+        },
         model: world(),
         uncertainty: UncertaintyConfig::from_id(estimator).unwrap(),
         pessimism,

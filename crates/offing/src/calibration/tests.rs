@@ -41,7 +41,14 @@ fn config() -> StudyConfig {
             episodes: 2,
             ..TrainConfig::default()
         },
-        rollout: RolloutConfig { every: 100, starts: 100, length: 3, retain: 2, real_ratio: 0.5, ..RolloutConfig::default() },
+        rollout: RolloutConfig {
+            every: 100,
+            starts: 100,
+            length: 3,
+            retain: 2,
+            real_ratio: 0.5,
+            ..RolloutConfig::default()
+        },
         sac: SacConfig { hidden: vec![32, 32], ..SacConfig::default() },
     }
 }

@@ -103,7 +103,7 @@ impl TerminationConfig {
             _ => Err(Error::Unknown {
                 kind: "task",
                 name: task.into(),
-                hint: "its termination is not known: give termination.kind = \"never\", \"expression\" or \"learnt\"".into(),
+                hint: "its termination is not known: give model.termination.kind = \"never\", \"expression\" or \"learnt\"".into(),
             }),
         }
     }

@@ -1,7 +1,7 @@
 //! Reading, writing and making datasets.
 
+use crate::exit::ExitCode;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;

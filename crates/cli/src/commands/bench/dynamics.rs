@@ -1,6 +1,6 @@
 //! One gradient step of the model ensemble, and forecasts of many rows: by every member, and by one member a row.
 
-use std::process::ExitCode;
+use crate::exit::ExitCode;
 
 use anyhow::Result;
 use offing::Rng;

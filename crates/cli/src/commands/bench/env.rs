@@ -1,6 +1,6 @@
 //! Simulator steps a second on one core, beside the bare engine on the same trajectories.
 
-use std::process::ExitCode;
+use crate::exit::ExitCode;
 
 use anyhow::Result;
 use offing_mujoco::{Physics, TASKS, bench};

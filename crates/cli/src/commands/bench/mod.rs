@@ -9,7 +9,9 @@ mod train;
 mod uncertainty;
 
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::Command;
+
+use crate::exit::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;

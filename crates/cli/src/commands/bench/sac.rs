@@ -1,6 +1,6 @@
 //! One whole update of soft actor-critic, beside the multiply-adds the machine could do meanwhile.
 
-use std::process::ExitCode;
+use crate::exit::ExitCode;
 
 use anyhow::Result;
 use offing::Rng;

@@ -1,8 +1,8 @@
 //! Whole trainings at full size: seconds of a thousand gradient steps, split by phase, the run of a million steps they
 //! project to, and memory. Several algorithms take turns, block by block, so that a busy machine treats them alike.
 
+use crate::exit::ExitCode;
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
 //! `offing bench uncertainty`: what scoring imagined rows costs, beside the ensemble's own forward pass for them.
 
-use std::process::ExitCode;
+use crate::exit::ExitCode;
 
 use anyhow::{Context as _, Result};
 use offing::data::ReadOptions;

@@ -5,8 +5,8 @@ mod kept;
 mod one;
 mod summary;
 
+use crate::exit::ExitCode;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use offing::calibration::StudyConfig;

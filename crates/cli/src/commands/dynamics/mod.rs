@@ -4,8 +4,8 @@
 mod report;
 mod table;
 
+use crate::exit::ExitCode;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

@@ -9,9 +9,9 @@ mod published;
 mod training;
 mod work;
 
+use crate::exit::ExitCode;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::Result;
 use offing::data::catalogue::{Found as Place, Origin};

@@ -3,8 +3,8 @@
 mod npy;
 mod queries;
 
+use crate::exit::ExitCode;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use ndarray::Axis;

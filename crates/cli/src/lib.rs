@@ -1,0 +1,180 @@
+//! The command line of offing, as a library: the binary `offing` and the Python package both call [`run`].
+
+#[macro_use]
+mod term;
+mod algorithms;
+mod commands;
+mod config;
+mod context;
+mod estimate;
+mod exit;
+mod page;
+mod plot;
+mod report;
+mod signals;
+mod workshop;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use context::Context;
+pub use exit::ExitCode;
+use offing::data::catalogue::Recipe;
+use offing::data::{Dataset, ReadOptions};
+use offing::env::{Env, point_mass::PointMass};
+use offing_mujoco::Physics;
+use offing_mujoco::made::MakeOptions;
+
+/// Model-based offline reinforcement learning with search-based uncertainty.
+#[derive(Parser)]
+#[command(name = "offing", version, max_term_width = 110)]
+struct Cli {
+    /// Threads to use (default: one for each core); results never depend on it.
+    #[arg(long, global = true, value_name = "N")]
+    threads: Option<usize>,
+    /// No progress lines.
+    #[arg(long, short, global = true)]
+    quiet: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The whole way in one command: make a small dataset, learn from it with SUMO, score the policy, write a report.
+    Quickstart(commands::quickstart::Args),
+    /// Make, list, inspect, audit and convert datasets.
+    #[command(subcommand)]
+    Data(commands::data::Data),
+    /// Learn a policy from a dataset.
+    Train(commands::train::Args),
+    /// Score a run's policies, or one policy, in the simulator.
+    Eval(commands::eval::Args),
+    /// Fit the model of the world and tell how good it is.
+    Dynamics(commands::dynamics::Args),
+    /// Write a policy for other runtimes (ONNX).
+    Export(commands::export::Export),
+    /// Ask a policy for its actions on given observations.
+    Act(commands::export::Act),
+    /// Find out which estimator knows where the model is wrong.
+    Calibrate(commands::calibrate::Args),
+    /// Make a table of the paper again, with the published numbers beside ours.
+    Reproduce(commands::reproduce::Args),
+    /// Put runs on one page: curves, tables, times.
+    Report(commands::report::Args),
+    /// Rank the policies of runs without the simulator: fitted Q evaluation and penalised model return.
+    Rank(commands::rank::Args),
+    /// Tell how far transitions are from a dataset, which of its rows support them, and raise an alarm.
+    Score(commands::score::Args),
+    /// Measure speed; every bench writes the same JSON with --json.
+    #[command(subcommand)]
+    Bench(commands::bench::Bench),
+    /// Tell what offing finds on this machine.
+    Doctor(commands::doctor::Args),
+}
+
+/// Why a command line did not run to its end.
+#[derive(Debug)]
+pub enum Failure {
+    /// It could not be read; help and versions come this way as well.
+    Usage(clap::Error),
+    /// It was read, and what it asked for failed.
+    Failed(anyhow::Error),
+}
+
+/// Runs a command line, the program's name first, tells the user what went wrong, and says how it ended.
+pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    match execute(args) {
+        Ok(code) => code,
+        Err(Failure::Usage(answer)) => {
+            // Help and versions go to stdout, mistakes to stderr; neither can be told anyone if that fails.
+            let _ = answer.print();
+            ExitCode(answer.exit_code() as u8)
+        }
+        Err(Failure::Failed(error)) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs a command line inside another program: signals stay with that program (see [`ask_to_stop`]), errors are
+/// returned, and `mute` keeps results off its standard output.
+///
+/// # Errors
+/// See [`Failure`].
+pub fn run_embedded(
+    args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    mute: bool,
+) -> Result<ExitCode, Failure> {
+    signals::leave_to_host();
+    term::set_mute(mute);
+    let done = execute(args);
+    term::set_mute(false);
+    done
+}
+
+/// Makes an embedded command save and stop, as the first Ctrl-C does.
+pub fn ask_to_stop() {
+    signals::ask_to_stop();
+}
+
+fn execute(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<ExitCode, Failure> {
+    let cli = Cli::try_parse_from(args).map_err(Failure::Usage)?;
+    if let Some(threads) = cli.threads {
+        // Fails only when a pool exists already, and none does yet.
+        let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+    }
+    let context = Context::from_environment(cli.quiet);
+    let done = context.and_then(|context| match cli.command {
+        Command::Quickstart(args) => commands::quickstart::run(&context, &args),
+        Command::Data(command) => commands::data::run(&context, &command),
+        Command::Train(args) => commands::train::run(&context, &args),
+        Command::Eval(args) => commands::eval::run(&context, &args),
+        Command::Dynamics(args) => commands::dynamics::run(&context, &args),
+        Command::Export(args) => commands::export::export(&args),
+        Command::Act(args) => commands::export::act(&args),
+        Command::Calibrate(args) => commands::calibrate::run(&context, &args),
+        Command::Reproduce(args) => commands::reproduce::run(&context, &args),
+        Command::Report(args) => commands::report::run(&context, &args),
+        Command::Rank(args) => commands::rank::run(&context, &args),
+        Command::Score(args) => commands::score::run(&context, &args),
+        Command::Bench(command) => commands::bench::run(&context, &command),
+        Command::Doctor(args) => commands::doctor::run(&context, &args),
+    });
+    done.map_err(Failure::Failed)
+}
+
+/// A simulated task by name, such as `hopper`; the simulator is fetched when it is not there.
+///
+/// # Errors
+/// An unknown task or physics, or no simulator.
+pub fn make_env(task: &str, physics: &str) -> anyhow::Result<Box<dyn Env>> {
+    let physics: Physics = physics.parse()?;
+    if task == "point-mass" {
+        return Ok(Box::new(PointMass::new()));
+    }
+    let context = Context::from_environment(true)?;
+    Ok(offing_mujoco::make(context.engine()?, task, physics)?)
+}
+
+/// The dataset of that name: a path, a D4RL or Minari id, or a made set, which is made when it is not there yet.
+///
+/// # Errors
+/// An unknown name, or a file that cannot be read.
+pub fn load_dataset(name: &str) -> anyhow::Result<Dataset> {
+    let context = Context::from_environment(true)?;
+    Ok(commands::data::load(&context, name, ReadOptions::default())?.0)
+}
+
+/// Makes the set of that name with the built-in policies, or finds it made, and tells where it is.
+///
+/// # Errors
+/// An unknown name, no simulator, or no space.
+pub fn make_dataset(name: &str, rows: usize, seed: u64, physics: &str) -> anyhow::Result<PathBuf> {
+    let context = Context::from_environment(true)?;
+    let options = MakeOptions { rows, seed, physics: physics.parse()?, ..MakeOptions::default() };
+    commands::data::make_shown(&context, &Recipe::parse(name)?, &options)
+}

@@ -1,0 +1,123 @@
+"""Datasets: columns of logged transitions."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offing import _offing
+from offing._arrays import column, matrix
+
+_COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminals", "timeouts")
+
+
+class Dataset:
+    """Transitions (s, a, r, s') in the order they were logged, under D4RL's names.
+
+    ``terminals`` marks steps after which the task was over, ``timeouts`` those at which the log was merely cut. Without
+    ``next_observations`` they follow from the next row; a next observation is never the first of another episode.
+
+    >>> import numpy as np
+    >>> log = Dataset(
+    ...     observations=np.zeros((4, 3)), actions=np.zeros((4, 1)), rewards=np.ones(4),
+    ...     next_observations=np.zeros((4, 3)), terminals=[0, 0, 0, 1],
+    ... )
+    >>> len(log), log.observations.shape, log["rewards"].sum()
+    (4, (4, 3), np.float32(4.0))
+    """
+
+    def __init__(
+        self,
+        observations: Any,
+        actions: Any,
+        rewards: Any,
+        next_observations: Any = None,
+        terminals: Any = None,
+        timeouts: Any = None,
+        *,
+        name: str = "dataset",
+        path: str | Path | None = None,
+    ) -> None:
+        self.name = name
+        self.path = None if path is None else Path(path)
+        self.observations = matrix(observations, "observations")
+        self.actions = matrix(actions, "actions")
+        self.rewards = column(rewards, "rewards")
+        self.next_observations = None if next_observations is None else matrix(next_observations, "next_observations")
+        self.terminals = self._flags(terminals, "terminals")
+        self.timeouts = self._flags(timeouts, "timeouts")
+        for key in _COLUMNS:
+            found = getattr(self, key)
+            if found is not None and len(found) != len(self):
+                raise ValueError(f"{key}: wanted {len(self)} rows as in observations, found {len(found)}")
+
+    def _flags(self, x: Any, name: str) -> NDArray[np.bool_]:
+        if x is None:
+            return np.zeros(len(self), dtype=bool)
+        return np.asarray(column(x, name) != 0)
+
+    def __len__(self) -> int:
+        return len(self.observations)
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in _COLUMNS:
+            raise KeyError(f"{key}: wanted one of {', '.join(_COLUMNS)}")
+        return getattr(self, key)
+
+    def keys(self) -> tuple[str, ...]:
+        """Names of the columns, so that ``dict(dataset)`` works."""
+        return _COLUMNS
+
+    def __repr__(self) -> str:
+        shape = f"{len(self):,} rows, {self.observations.shape[1]} observed, {self.actions.shape[1]} acted"
+        return f"Dataset({self.name}: {shape})"
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the columns as .npz, which every command of offing reads."""
+        path = Path(path)
+        if path.suffix != ".npz":
+            raise ValueError(f"{path}: wanted a path ending in .npz; `offing data convert` writes other formats")
+        columns = {key: self[key] for key in _COLUMNS if self[key] is not None}
+        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as part:
+            np.savez(part, **columns)
+        Path(part.name).replace(path)
+        self.path = path
+        return path
+
+    def to_minari(self, dataset_id: str) -> Any:
+        """Writes the dataset where Minari keeps its own, under this id, and returns ``minari.load_dataset(id)``."""
+        import minari
+        from minari.storage.datasets_root_dir import get_dataset_path
+
+        with tempfile.TemporaryDirectory() as folder:
+            source = self.path or self.save(Path(folder) / f"{self.name}.npz")
+            _offing.run(
+                ["-q", "data", "convert", str(source), str(get_dataset_path(dataset_id)), "--to", "minari"], True, None
+            )
+            if source.parent == Path(folder):
+                self.path = None
+        return minari.load_dataset(dataset_id)
+
+
+def load_dataset(name: str | Path) -> Dataset:
+    """A dataset by path (D4RL .hdf5, Minari folder, .npz, .parquet, .csv), D4RL or Minari id, or name of a made set."""
+    found: dict[str, Any] = _offing.load_dataset(str(name))
+    found.pop("episode_starts")
+    title = found.pop("name")
+    return Dataset(**found, name=title, path=name if Path(name).exists() else None)
+
+
+def make_dataset(
+    name: str,
+    rows: int = 1_000_000,
+    seed: int = 0,
+    *,
+    physics: str = "d4rl-v2",
+    threads: int | None = None,
+) -> Dataset:
+    """Records a set such as ``hopper-medium-replay`` with the built-in policies, or finds it made; kept in the cache."""
+    return load_dataset(_offing.make_dataset(name, rows, seed, physics, threads))

@@ -1,0 +1,96 @@
+"""SUMO: how far an imagined step (s, a, s') is from everything in the dataset."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from offing import _offing
+from offing._arrays import column, matrix
+
+
+class Sumo:
+    """u(s, a, s') = log(1 + distance to the k-th nearest dataset transition) (Eq. 4 of the paper).
+
+    ``vector`` says what is compared: ``s+a+s'``, ``s+a``, ``s+s'`` or ``s+a+r+s'``; ``metric`` is ``euclidean``,
+    ``manhattan`` or ``cosine``; ``columns`` is ``raw`` (the paper's) or ``standardised``.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> s, a = rng.normal(size=(500, 3)), rng.normal(size=(500, 2))
+    >>> sumo = Sumo(s, a, s + 0.1, rewards=rng.random(500))
+    >>> float(sumo(s, a, s + 0.1).max())        # dataset rows are certain
+    0.0
+    >>> bool((sumo(s, a, s + 5) > 0).all())
+    True
+    """
+
+    __slots__ = ("_native", "_wants_rewards")
+
+    def __init__(
+        self,
+        obs: Any,
+        act: Any,
+        next_obs: Any,
+        rewards: Any = None,
+        *,
+        k: int = 1,
+        vector: str = "s+a+s'",
+        metric: str = "euclidean",
+        columns: str = "raw",
+        threads: int | None = None,
+    ) -> None:
+        settings = {"k": k, "vector": vector, "metric": metric, "columns": columns}
+        self._wants_rewards = vector == "s+a+r+s'"
+        if self._wants_rewards and rewards is None:
+            raise ValueError("Sumo: the search vector s+a+r+s' needs rewards, found none")
+        rewards = None if rewards is None else column(rewards, "rewards")
+        threads = threads or os.cpu_count() or 1
+        self._native = _offing.Sumo(*self._rows(obs, act, next_obs), rewards, json.dumps(settings), threads)
+
+    def __call__(self, obs: Any, act: Any, next_obs: Any, rewards: Any = None) -> NDArray[np.float32]:
+        """u of each row."""
+        return self._native.score(*self._rows(obs, act, next_obs), self._rewards(rewards))
+
+    def support(
+        self, obs: Any, act: Any, next_obs: Any, rewards: Any = None, count: int = 1
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.uint32]]:
+        """u of each row, and the distances and numbers of the ``count`` dataset rows nearest to it."""
+        rows = self._rows(obs, act, next_obs)
+        u, (distances, numbers) = self._native.support(*rows, self._rewards(rewards), count)
+        return u, distances, numbers
+
+    def epsilon(self, alpha: float = 1.0) -> float:
+        """ε = alpha · the dataset's largest leave-one-out u (Eq. 7)."""
+        return self._native.epsilon(alpha)[0]
+
+    def truncate(
+        self, obs: Any, act: Any, next_obs: Any, rewards: Any = None, alpha: float = 1.0
+    ) -> NDArray[np.bool_]:
+        """Which rows to cut: u > ε. Searches for yes or no only."""
+        return self._native.truncate(*self._rows(obs, act, next_obs), self._rewards(rewards), alpha)
+
+    def penalty(
+        self, rewards: Any, u: Any, lam: float = 1.0, reward_range: float | None = None
+    ) -> NDArray[np.float32]:
+        """Rewards less ``lam`` · u / (the dataset's largest leave-one-out u) · r_max (Eq. 6).
+
+        r_max is ``reward_range``, or the range of the rewards that the dataset was given with.
+        """
+        return self._native.penalise(column(rewards, "rewards"), column(u, "u"), lam, reward_range)
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    @staticmethod
+    def _rows(obs: Any, act: Any, next_obs: Any) -> tuple[NDArray[np.float32], ...]:
+        return matrix(obs, "obs"), matrix(act, "act"), matrix(next_obs, "next_obs")
+
+    def _rewards(self, rewards: Any) -> NDArray[np.float32] | None:
+        if self._wants_rewards and rewards is None:
+            raise ValueError("Sumo: the search vector s+a+r+s' needs rewards, found none")
+        return None if rewards is None else column(rewards, "rewards")

@@ -1,0 +1,112 @@
+//! `offing.gym`'s simulators.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyUntypedArrayMethods};
+use offing::env::{Env, SimState, Spec};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::errors::{of_command, of_library};
+
+type Column<'py> = Bound<'py, PyArray1<f64>>;
+
+#[pyclass(frozen, module = "offing._offing")]
+pub(crate) struct Simulator {
+    spec: Spec,
+    /// Python may share an object among threads; a simulator belongs to one at a time.
+    env: Mutex<Box<dyn Env>>,
+}
+
+impl Simulator {
+    fn env(&self) -> MutexGuard<'_, Box<dyn Env>> {
+        self.env.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn observed<'py>(&self, py: Python<'py>) -> Column<'py> {
+        self.env().obs().to_vec().into_pyarray(py)
+    }
+}
+
+#[pymethods]
+impl Simulator {
+    #[new]
+    fn new(py: Python<'_>, task: &str, physics: &str) -> PyResult<Self> {
+        let env = py.detach(|| offing_cli::make_env(task, physics)).map_err(|e| of_command(&e))?;
+        Ok(Self { spec: env.spec().clone(), env: Mutex::new(env) })
+    }
+
+    fn reset<'py>(&self, py: Python<'py>, seed: u64) -> Column<'py> {
+        self.env().reset(seed);
+        self.observed(py)
+    }
+
+    /// Observation, reward, terminated, truncated.
+    fn step<'py>(
+        &self,
+        py: Python<'py>,
+        act: PyReadonlyArray1<'py, f32>,
+    ) -> PyResult<(Column<'py>, f64, bool, bool)> {
+        let act = act.as_array().to_vec();
+        if act.len() != self.spec.act_dim || act.iter().any(|a| !a.is_finite()) {
+            return Err(PyValueError::new_err(format!(
+                "action: wanted {} finite numbers, found {act:?}",
+                self.spec.act_dim
+            )));
+        }
+        let moment = py.detach(|| self.env().step(&act));
+        Ok((self.observed(py), moment.reward, moment.terminated, moment.truncated))
+    }
+
+    /// Generalised positions and velocities, and the goal.
+    fn state<'py>(&self, py: Python<'py>) -> (Column<'py>, Column<'py>, Column<'py>) {
+        let SimState { qpos, qvel, goal } = self.env().state();
+        (qpos.into_pyarray(py), qvel.into_pyarray(py), goal.into_pyarray(py))
+    }
+
+    fn set_state<'py>(
+        &self,
+        py: Python<'py>,
+        qpos: PyReadonlyArray1<'py, f64>,
+        qvel: PyReadonlyArray1<'py, f64>,
+        goal: PyReadonlyArray1<'py, f64>,
+    ) -> PyResult<Column<'py>> {
+        let list = |x: &PyReadonlyArray1<'_, f64>| x.as_array().to_vec();
+        let state = SimState { qpos: list(&qpos), qvel: list(&qvel), goal: list(&goal) };
+        self.env().set_state(&state).map_err(of_library)?;
+        Ok(self.observed(py))
+    }
+
+    /// Puts the simulator where an observation was made; the entries whose true value it hides.
+    fn resume_from(&self, obs: PyReadonlyArray1<'_, f64>) -> PyResult<Vec<usize>> {
+        if obs.len() != self.spec.obs_dim {
+            return Err(PyValueError::new_err(format!(
+                "observation: wanted {} numbers, found {}",
+                self.spec.obs_dim,
+                obs.len()
+            )));
+        }
+        let resumed = self.env().resume_from(&obs.as_array().to_vec()).map_err(of_library)?;
+        Ok(resumed.clipped)
+    }
+
+    #[getter]
+    fn task(&self) -> &str {
+        &self.spec.task
+    }
+
+    #[getter]
+    fn obs_dim(&self) -> usize {
+        self.spec.obs_dim
+    }
+
+    #[getter]
+    fn act_dim(&self) -> usize {
+        self.spec.act_dim
+    }
+
+    #[getter]
+    fn horizon(&self) -> usize {
+        self.spec.horizon
+    }
+}

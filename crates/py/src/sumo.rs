@@ -1,0 +1,152 @@
+//! `offing.Sumo`.
+
+use ndarray::Array1;
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
+use offing::Batch;
+use offing::pessimism::{Guard, Normaliser, Pessimism};
+use offing::uncertainty::{SumoConfig, Uncertainty};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::arrays::rows;
+use crate::errors::of_library;
+use crate::index::{Found, found};
+
+type Matrix<'py> = PyReadonlyArray2<'py, f32>;
+type Column<'py> = PyReadonlyArray1<'py, f32>;
+
+#[pyclass(frozen, module = "offing._offing")]
+pub(crate) struct Sumo {
+    inner: offing::uncertainty::Sumo,
+    /// The dataset's rewards, for r_max of Eq. 6.
+    rewards: Option<Array1<f32>>,
+}
+
+/// Transitions from arrays of the same number of rows.
+fn batch(
+    obs: &Matrix<'_>,
+    act: &Matrix<'_>,
+    next_obs: &Matrix<'_>,
+    rew: Option<&Column<'_>>,
+) -> PyResult<Batch> {
+    let (obs, act, next_obs) = (rows("obs", obs)?, rows("act", act)?, rows("next_obs", next_obs)?);
+    let rew = rew.map_or_else(|| Array1::zeros(obs.nrows()), |r| r.as_array().to_owned());
+    let lengths = [obs.nrows(), act.nrows(), next_obs.nrows(), rew.len()];
+    if lengths.iter().any(|&n| n != lengths[0]) || obs.ncols() != next_obs.ncols() {
+        let shapes = [obs.dim(), act.dim(), next_obs.dim()];
+        return Err(PyValueError::new_err(format!(
+            "wanted obs, act, next_obs and rewards of the same number of rows, and obs as wide as next_obs; found {shapes:?} \
+             and {} rewards",
+            rew.len()
+        )));
+    }
+    let done = Array1::from_elem(obs.nrows(), false);
+    Ok(Batch { obs: obs.to_owned(), act: act.to_owned(), rew, next_obs: next_obs.to_owned(), done })
+}
+
+#[pymethods]
+impl Sumo {
+    /// `settings` is JSON: the table `[uncertainty]` of a configuration.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        obs: Matrix<'_>,
+        act: Matrix<'_>,
+        next_obs: Matrix<'_>,
+        rewards: Option<Column<'_>>,
+        settings: &str,
+        threads: usize,
+    ) -> PyResult<Self> {
+        let config: SumoConfig =
+            serde_json::from_str(settings).map_err(|e| PyValueError::new_err(format!("Sumo: {e}")))?;
+        let data = batch(&obs, &act, &next_obs, rewards.as_ref())?;
+        let inner =
+            py.detach(|| offing::uncertainty::Sumo::new(&config, &data, threads)).map_err(of_library)?;
+        Ok(Self { inner, rewards: rewards.map(|_| data.rew) })
+    }
+
+    fn score<'py>(
+        &self,
+        py: Python<'py>,
+        obs: Matrix<'py>,
+        act: Matrix<'py>,
+        next_obs: Matrix<'py>,
+        rewards: Option<Column<'py>>,
+    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        let rows = batch(&obs, &act, &next_obs, rewards.as_ref())?;
+        let u = py.detach(|| self.inner.score_rows(&rows)).map_err(of_library)?;
+        Ok(u.into_pyarray(py))
+    }
+
+    /// Scores, and the `count` nearest dataset rows behind each.
+    fn support<'py>(
+        &self,
+        py: Python<'py>,
+        obs: Matrix<'py>,
+        act: Matrix<'py>,
+        next_obs: Matrix<'py>,
+        rewards: Option<Column<'py>>,
+        count: usize,
+    ) -> PyResult<(Bound<'py, PyArray1<f32>>, Found<'py>)> {
+        let rows = batch(&obs, &act, &next_obs, rewards.as_ref())?;
+        let (u, neighbors) = py.detach(|| self.inner.score_with_support(&rows, count)).map_err(of_library)?;
+        Ok((u.into_pyarray(py), found(py, neighbors)))
+    }
+
+    /// Which rows lie beyond ε = α · the data's largest leave-one-out score.
+    fn truncate<'py>(
+        &self,
+        py: Python<'py>,
+        obs: Matrix<'py>,
+        act: Matrix<'py>,
+        next_obs: Matrix<'py>,
+        rewards: Option<Column<'py>>,
+        alpha: f32,
+    ) -> PyResult<Bound<'py, PyArray1<bool>>> {
+        let rows = batch(&obs, &act, &next_obs, rewards.as_ref())?;
+        let beyond = py.detach(|| self.inner.exceeds_rows(&rows, self.inner.threshold(alpha).score));
+        Ok(beyond.map_err(of_library)?.into_pyarray(py))
+    }
+
+    /// ε of Eq. 7, as a score and as a distance.
+    fn epsilon(&self, py: Python<'_>, alpha: f32) -> (f32, f32) {
+        let found = py.detach(|| self.inner.threshold(alpha));
+        (found.score, found.distance)
+    }
+
+    /// r − λ·û of Eq. 6.
+    fn penalise<'py>(
+        &self,
+        py: Python<'py>,
+        rewards: Column<'py>,
+        u: Column<'py>,
+        lambda: f32,
+        reward_range: Option<f32>,
+    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        let (mut penalised, u) = (rewards.as_array().to_vec(), u.as_array().to_vec());
+        if penalised.len() != u.len() {
+            return Err(PyValueError::new_err(format!(
+                "penalty: wanted a score for each reward, found {} and {}",
+                u.len(),
+                penalised.len()
+            )));
+        }
+        let known = match (&self.rewards, reward_range) {
+            (None, None) => {
+                return Err(PyValueError::new_err(
+                    "penalty: r_max is not known; give Sumo the dataset's rewards, or penalty a reward_range",
+                ));
+            }
+            (known, _) => known.clone().unwrap_or_else(|| Array1::zeros(1)),
+        };
+        let rule = Pessimism::Penalize { lambda, normaliser: Normaliser::Dataset, reward_range };
+        let baseline = py.detach(|| self.inner.max_baseline());
+        let guard: Guard = rule.calibrate(baseline, &known).map_err(of_library)?;
+        guard.penalise(&mut penalised, &u);
+        Ok(penalised.into_pyarray(py))
+    }
+
+    fn __len__(&self) -> usize {
+        self.inner.rows()
+    }
+}

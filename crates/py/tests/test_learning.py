@@ -1,0 +1,122 @@
+"""Datasets, training, policies and simulators from Python, end to end on the point mass."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import offing
+from offing.gym import SimEnv
+
+# Small enough for seconds, large enough to learn something.
+SMALL = {
+    "model__ensemble__members": 3,
+    "model__ensemble__elites": 2,
+    "model__ensemble__hidden": [32, 32],
+    "model__ensemble__decay": [0.0, 0.0, 0.0],
+    "model__ensemble__max_epochs": 5,
+    "sac__hidden": [32, 32],
+    "train__batch": 64,
+    "rollout__starts": 200,
+    "rollout__length": 2,
+    "model__termination__kind": "never",
+}
+
+
+def train(log, path, steps=600, **more):
+    return offing.train("mopo+sumo", log, dir=path, steps=steps, **SMALL, **more)
+
+
+def test_a_trained_policy_acts_in_a_gymnasium_loop(log, tmp_path):
+    policy = train(log, tmp_path / "run")
+    assert (policy.obs_dim, policy.act_dim) == (4, 2)
+    assert {p.name for p in policy.path.parent.iterdir()} >= {"config.toml", "metrics.jsonl", "policy.onnx"}
+    env = SimEnv("point-mass")
+    obs, _ = env.reset(seed=0)
+    for _ in range(10):
+        obs, *_ = env.step(policy(obs))
+    many = policy(log.observations[:50])
+    assert many.shape == (50, 2) and (np.abs(many) <= 1).all()
+    assert (policy(log.observations[7]) == many[7]).all()
+    assert (policy(log.observations[:50], seed=1) == policy(log.observations[:50], seed=1)).all()
+    assert (policy(log.observations[:50], seed=1) != many).any()
+
+
+def test_the_same_seed_gives_the_same_bytes_on_any_threads(log, tmp_path):
+    a = train(log, tmp_path / "a", threads=1).path.read_bytes()
+    assert train(log, tmp_path / "b", threads=2).path.read_bytes() == a
+    assert train(log, tmp_path / "c", seed=1).path.read_bytes() != a
+
+
+def test_ctrl_c_saves_and_the_same_call_goes_on(log, tmp_path):
+    whole = train(log, tmp_path / "whole", steps=3000).path.read_bytes()
+    checkpoints = tmp_path / "cut" / "checkpoints"
+
+    def interrupt():
+        while not checkpoints.exists():
+            time.sleep(0.01)
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        train(log, tmp_path / "cut", steps=3000)
+    assert not (tmp_path / "cut" / "policy.safetensors").exists()
+    assert train(log, tmp_path / "cut", steps=3000).path.read_bytes() == whole
+
+
+def test_mistakes_raise_with_the_programs_own_words(log, tmp_path):
+    with pytest.raises(ValueError, match="did you mean `mopo`"):
+        offing.train("mopp", log, dir=tmp_path / "x")
+    with pytest.raises(ValueError, match="lambda"):
+        offing.train("mopo", log, dir=tmp_path / "x", pessimism__lamda=1)
+    with pytest.raises(ValueError, match="hopper-medium"):
+        offing.load_dataset("hoper-medium")
+    with pytest.raises(OSError):
+        offing.Policy(tmp_path / "nothing.safetensors")
+    with pytest.raises(ValueError, match="4"):
+        train(log, tmp_path / "run")(np.zeros(5))
+
+
+def test_a_dataset_goes_through_a_file_unchanged(log, tmp_path):
+    again = offing.load_dataset(log.save(tmp_path / "log.npz"))
+    assert len(again) == len(log) == 1200
+    for key in log.keys():
+        assert (again[key] == log[key]).all(), key
+    with pytest.raises(ValueError, match="rewards: wanted 1200 rows"):
+        offing.Dataset(log.observations, log.actions, log.rewards[:-1])
+
+
+def test_minari_reads_what_offing_wrote(log, tmp_path, monkeypatch):
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    theirs = log.to_minari("offing/point-mass-v0")
+    assert minari.load_dataset("offing/point-mass-v0").total_steps == theirs.total_steps == len(log)
+    episodes = list(theirs.iterate_episodes())
+    assert (np.concatenate([e.actions for e in episodes]) == log.actions).all()
+    assert (np.concatenate([e.observations[:-1] for e in episodes]) == log.observations).all()
+    assert (np.concatenate([e.observations[1:] for e in episodes]) == log.next_observations).all()
+    back = offing.load_dataset(tmp_path / "offing" / "point-mass-v0")
+    for key in log.keys():
+        assert (back[key] == log[key]).all(), key
+
+
+def test_calibration_gives_findings(log, tmp_path):
+    found = offing.calibrate(
+        log, estimators=["sumo", "pairwise"], seeds=1, dir=tmp_path, starts=10, length=5, train__steps=200, **SMALL
+    )
+    text = json.dumps(found)
+    assert "sumo" in text and "pairwise" in text
+
+
+def test_the_command_line_comes_with_the_package():
+    done = subprocess.run([sys.executable, "-m", "offing", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["offing", offing.__version__]
+    done = subprocess.run([sys.executable, "-m", "offing", "trian"], capture_output=True, text=True)
+    assert done.returncode == 2 and "train" in done.stderr
