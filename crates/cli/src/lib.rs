@@ -8,6 +8,7 @@ mod config;
 mod context;
 mod estimate;
 mod exit;
+mod invocation;
 mod page;
 mod plot;
 mod report;
@@ -114,6 +115,12 @@ pub fn run_embedded(
     let done = execute(args);
     term::set_mute(false);
     done
+}
+
+/// Says how the command line is started where it is no program of its own, such as `python -m offing`: grids of experiments
+/// start one process a cell.
+pub fn started_as(words: Vec<OsString>) {
+    invocation::is(words);
 }
 
 /// Makes an embedded command save and stop, as the first Ctrl-C does.

@@ -13,6 +13,9 @@ use pyo3::prelude::*;
 /// The module `offing._offing`.
 #[pymodule]
 fn _offing(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    // A virtual environment's interpreter is a link to another, so the interpreter must say itself how it was called.
+    let python: String = module.py().import("sys")?.getattr("executable")?.extract()?;
+    offing_cli::started_as([&python, "-m", "offing"].map(Into::into).to_vec());
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("TASKS", offing_mujoco::TASKS)?;
     module.add_class::<index::Index>()?;

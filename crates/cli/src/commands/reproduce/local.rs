@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 
 use super::cells::{Cell, Ledger, Outcome};
 use crate::context::Context;
-use crate::{signals, term};
+use crate::{invocation, signals, term};
 
 /// How cells are run here.
 pub(super) struct Local<'a> {
@@ -119,15 +119,9 @@ impl Local<'_> {
     }
 }
 
-/// How this program is called: itself, or the Python package that it is part of.
+/// How this program is called.
 pub(super) fn program() -> Result<Command> {
-    let own = std::env::current_exe().context("cannot find this program's own file")?;
-    let python = own.file_stem().is_some_and(|name| name.to_string_lossy().starts_with("python"));
-    let mut command = Command::new(own);
-    if python {
-        command.args(["-m", "offing"]);
-    }
-    Ok(command)
+    invocation::command()
 }
 
 /// The words of a command, for scripts and lists.
