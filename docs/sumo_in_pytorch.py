@@ -107,5 +107,5 @@ for name, rho in spearman.items():
 
 # %% The least supported step, and the logged rows nearest to it.
 worst = int(u.argmax())
-_, distances, rows = sumo.support(s[worst : worst + 1], a[worst : worst + 1], s2[worst : worst + 1], count=3)
+_, distances, rows = sumo.support(s[worst : worst + 1], a[worst : worst + 1], s2[worst : worst + 1], rows=3)
 print(f"least supported: u = {u[worst]:.2f}; nearest logged rows {rows[0].tolist()} at {distances[0].round(2).tolist()}")

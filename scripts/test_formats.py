@@ -2,12 +2,10 @@
 
 Needs: pip install pytest h5py "minari[hdf5]" pyarrow numpy
 Run:   cargo build -p offing --example convert && pytest scripts/test_formats.py
-The converter is looked for in $OFFING_CONVERT, else in the Cargo target directory (debug, then release).
 """
 
 import csv
 import json
-import os
 import pathlib
 import subprocess
 
@@ -17,18 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from built import program
 
 
 def converter():
-    if "OFFING_CONVERT" in os.environ:
-        return os.environ["OFFING_CONVERT"]
-    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    for profile in ("debug", "release"):
-        path = target / profile / "examples" / "convert"
-        if path.exists():
-            return str(path)
-    pytest.exit("build the converter first: cargo build -p offing --example convert")
+    return program("examples/convert", "OFFING_CONVERT", "cargo build -p offing --example convert")
 
 
 def convert(source, target=None):

@@ -2,32 +2,14 @@
 
 Needs: pip install pytest onnxruntime safetensors numpy
 Run:   cargo build && pytest scripts/test_onnx.py
-The program is looked for in $OFFING, else in the Cargo target directory (debug, then release).
 """
-
-import os
-import pathlib
-import subprocess
 
 import numpy as np
 import onnxruntime
 import pytest
 from safetensors.numpy import save_file
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-
-
-def offing(*arguments):
-    if "OFFING" in os.environ:
-        program = os.environ["OFFING"]
-    else:
-        target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-        found = [target / profile / "offing" for profile in ("debug", "release")]
-        found = [path for path in found if path.exists()]
-        if not found:
-            pytest.exit("build the program first: cargo build")
-        program = found[0]
-    return subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True)
+from built import offing
 
 
 def policy(path, obs_dim, act_dim, hidden, log_std_range=None):

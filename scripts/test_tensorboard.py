@@ -2,34 +2,15 @@
 
 Needs: pip install pytest tensorboard numpy
 Run:   cargo build && pytest scripts/test_tensorboard.py
-The program is looked for in $OFFING, else in the Cargo target directory (debug, then release).
 """
 
 import json
-import os
-import pathlib
-import subprocess
 
 import numpy as np
-import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-
-
-def offing(*arguments):
-    if "OFFING" in os.environ:
-        program = os.environ["OFFING"]
-    else:
-        target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-        found = [target / profile / "offing" for profile in ("debug", "release")]
-        found = [path for path in found if path.exists()]
-        if not found:
-            pytest.exit("build the program first: cargo build")
-        program = found[0]
-    run = subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
+from built import offing
 
 
 def compare(run):
@@ -63,11 +44,13 @@ def test_the_event_file_holds_the_metrics(tmp_path):
     run = tmp_path / "run"
     settings = ["train.evaluate_every=50", "train.checkpoint_every=100", "hidden=[8]"]
     settings = [word for setting in settings for word in ("--set", setting)]
-    offing("-q", "train", "bc", tmp_path / "own.npz", "--dir", run, "--steps", 300, *settings)
+    done = offing("-q", "train", "bc", tmp_path / "own.npz", "--dir", run, "--steps", 300, *settings)
+    assert done.returncode == 0, done.stderr
     assert compare(run) == [50, 100, 150, 200, 250, 300]
     before = (run / "events.out.tfevents.offing").read_bytes()
     # Without its newest checkpoint the run goes on from step 200 and records 250 and 300 again.
     (run / "checkpoints" / "000000000300.safetensors").unlink()
-    offing("-q", "train", "--resume", run)
+    done = offing("-q", "train", "--resume", run)
+    assert done.returncode == 0, done.stderr
     assert compare(run) == [50, 100, 150, 200, 250, 300]
     assert (run / "events.out.tfevents.offing").read_bytes() == before, "no clock in it: the same bytes"

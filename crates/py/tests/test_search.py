@@ -64,10 +64,14 @@ def test_an_index_is_kept_in_a_file(rows, tmp_path):
     [
         (lambda x: offing.Index(x).search(x[:, :3]), "6"),
         (lambda x: offing.Index(x).search(x, k=0), "k"),
+        (lambda x: offing.Index(x).search(x, k=-1), "k: wanted at least 1"),
+        (lambda x: offing.Index(x).search(x, k=801), "801"),
+        (lambda x: offing.Index(x).within(x, radius=float("nan")), "radius"),
         (lambda x: offing.Index(x).search(np.full((1, 6), np.nan)), "finite"),
         (lambda x: offing.Index(x, metric="hamming"), "euclidean"),
         (lambda x: offing.Index(x[0]), "matrix"),
         (lambda x: offing.Index(x, threads=0), "threads"),
+        (lambda x: offing.Index(x, threads=-2), "threads"),
     ],
 )
 def test_bad_input_is_a_value_error_of_one_line(rows, call, words):

@@ -22,7 +22,8 @@ def test_thresholds_cut_what_lies_beyond_them(data):
     far = obs + np.linspace(0, 4, 600, dtype=np.float32)[:, None]
     u = sumo(far, act, nxt)
     assert (sumo.truncate(far, act, nxt, alpha=0.8) == (u > sumo.epsilon(0.8))).all()
-    _, distances, rows = sumo.support(obs, act, nxt, count=2)
+    assert np.isclose(np.log1p(sumo.radius(1.0)), sumo.epsilon(1.0), rtol=1e-6)
+    _, distances, rows = sumo.support(obs, act, nxt, rows=2)
     assert (rows[:, 0] == np.arange(600)).all() and (distances[:, 0] == 0).all()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -38,3 +39,16 @@ def column(x: Any, name: str) -> NDArray[np.float32]:
     if found.ndim != 1:
         raise ValueError(f"{name}: wanted one number for each row, found shape {found.shape}")
     return found
+
+
+def count(value: Any, name: str) -> int:
+    """A number of things, at least one."""
+    found = operator.index(value)
+    if found < 1:
+        raise ValueError(f"{name}: wanted at least 1, found {found}")
+    return found
+
+
+def threads_or_all(value: Any) -> int | None:
+    """A number of threads; ``None`` stands for all cores."""
+    return None if value is None else count(value, "threads")

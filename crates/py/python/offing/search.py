@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offing import _offing
-from offing._arrays import matrix
+from offing._arrays import count, matrix, threads_or_all
 
 
 class Index:
@@ -30,23 +30,23 @@ class Index:
     __slots__ = ("_native",)
 
     def __init__(self, x: Any, metric: str = "euclidean", threads: int | None = None) -> None:
-        self._native = _offing.Index(matrix(x, "x"), metric, threads)
+        self._native = _offing.Index(matrix(x, "x"), metric, threads_or_all(threads))
 
     def search(self, queries: Any, k: int = 1) -> tuple[NDArray[np.float32], NDArray[np.uint32]]:
         """Distances and row numbers of the ``k`` nearest rows of each query, nearest first; ties go to the lower row."""
-        return self._native.search(matrix(queries, "queries"), k)
+        return self._native.search(matrix(queries, "queries"), count(k, "k"))
 
     def search_self(self, k: int = 1) -> tuple[NDArray[np.float32], NDArray[np.uint32]]:
         """The same for every row of the index itself, which does not count as its own neighbour."""
-        return self._native.search_self(k)
+        return self._native.search_self(count(k, "k"))
 
     def max_self(self, k: int = 1) -> float:
         """The largest distance that ``search_self`` would find in its last column, without the whole search."""
-        return self._native.max_self(k)
+        return self._native.max_self(count(k, "k"))
 
     def within(self, queries: Any, radius: float, k: int = 1) -> NDArray[np.bool_]:
         """Whether each query's k-th neighbour lies within ``radius``: cheaper than a search."""
-        return self._native.within(matrix(queries, "queries"), radius, k)
+        return self._native.within(matrix(queries, "queries"), radius, count(k, "k"))
 
     def save(self, path: str | Path) -> None:
         """Writes the index; :meth:`load` maps it into memory."""
@@ -56,7 +56,7 @@ class Index:
     def load(cls, path: str | Path, threads: int | None = None) -> Index:
         """An index that :meth:`save` wrote."""
         index = object.__new__(cls)
-        index._native = _offing.Index.load(path, threads)
+        index._native = _offing.Index.load(path, threads_or_all(threads))
         return index
 
     def __len__(self) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offing import _offing
-from offing._arrays import column, matrix
+from offing._arrays import column, count, matrix, threads_or_all
 
 
 class Sumo:
@@ -44,12 +44,12 @@ class Sumo:
         columns: str = "raw",
         threads: int | None = None,
     ) -> None:
-        settings = {"k": k, "vector": vector, "metric": metric, "columns": columns}
+        settings = {"k": count(k, "k"), "vector": vector, "metric": metric, "columns": columns}
         self._wants_rewards = vector == "s+a+r+s'"
         if self._wants_rewards and rewards is None:
             raise ValueError("Sumo: the search vector s+a+r+s' needs rewards, found none")
         rewards = None if rewards is None else column(rewards, "rewards")
-        threads = threads or os.cpu_count() or 1
+        threads = threads_or_all(threads) or os.cpu_count() or 1
         self._native = _offing.Sumo(*self._rows(obs, act, next_obs), rewards, json.dumps(settings), threads)
 
     def __call__(self, obs: Any, act: Any, next_obs: Any, rewards: Any = None) -> NDArray[np.float32]:
@@ -57,16 +57,20 @@ class Sumo:
         return self._native.score(*self._rows(obs, act, next_obs), self._rewards(rewards))
 
     def support(
-        self, obs: Any, act: Any, next_obs: Any, rewards: Any = None, count: int = 1
+        self, obs: Any, act: Any, next_obs: Any, rewards: Any = None, rows: int = 1
     ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.uint32]]:
-        """u of each row, and the distances and numbers of the ``count`` dataset rows nearest to it."""
-        rows = self._rows(obs, act, next_obs)
-        u, (distances, numbers) = self._native.support(*rows, self._rewards(rewards), count)
+        """u of each row, and the distances and numbers of the ``rows`` dataset rows nearest to it."""
+        steps = self._rows(obs, act, next_obs)
+        u, (distances, numbers) = self._native.support(*steps, self._rewards(rewards), count(rows, "rows"))
         return u, distances, numbers
 
     def epsilon(self, alpha: float = 1.0) -> float:
         """ε = alpha · the dataset's largest leave-one-out u (Eq. 7)."""
         return self._native.epsilon(alpha)[0]
+
+    def radius(self, alpha: float = 1.0) -> float:
+        """ε as a distance: steps farther than this from every dataset row are beyond it."""
+        return self._native.epsilon(alpha)[1]
 
     def truncate(
         self, obs: Any, act: Any, next_obs: Any, rewards: Any = None, alpha: float = 1.0
