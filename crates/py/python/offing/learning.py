@@ -97,7 +97,8 @@ def calibrate(
         for estimator in estimators or []:
             words += ["--estimators", estimator]
         _run(words, options, overrides, threads, quiet)
-        return json.loads(out.read_text())
+        findings: dict[str, Any] = json.loads(out.read_text())
+        return findings
 
 
 def _file_of(dataset: str | Path | Dataset, folder: Path) -> str:

@@ -34,7 +34,7 @@ class ShardedIndex:
         if not shards:
             raise ValueError("shards: wanted at least one part, found none")
         actor = ray.remote(_Shard).options(num_cpus=threads)
-        self._parts = [actor.remote(shard, metric, threads) for shard in shards]
+        self._parts: list[Any] = [actor.remote(shard, metric, threads) for shard in shards]
         sizes = ray.get([part.size.remote() for part in self._parts])
         self.dim = sizes[0][1]
         for i, (_, dim) in enumerate(sizes):

@@ -13,6 +13,9 @@ from offing import _offing
 from offing._arrays import column, count, matrix, threads_or_all
 
 
+_F32 = NDArray[np.float32]
+
+
 class Sumo:
     """u(s, a, s') = log(1 + distance to the k-th nearest dataset transition) (Eq. 4 of the paper).
 
@@ -91,7 +94,7 @@ class Sumo:
         return len(self._native)
 
     @staticmethod
-    def _rows(obs: Any, act: Any, next_obs: Any) -> tuple[NDArray[np.float32], ...]:
+    def _rows(obs: Any, act: Any, next_obs: Any) -> tuple[_F32, _F32, _F32]:
         return matrix(obs, "obs"), matrix(act, "act"), matrix(next_obs, "next_obs")
 
     def _rewards(self, rewards: Any) -> NDArray[np.float32] | None:
