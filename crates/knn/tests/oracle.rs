@@ -184,6 +184,27 @@ fn kinds() -> impl Strategy<Value = Kind> {
     prop::sample::select(vec![Kind::Lattice, Kind::Smooth, Kind::Outliers, Kind::Denormal, Kind::Constant])
 }
 
+#[test]
+fn queries_far_outside_the_data_get_the_answers_of_a_scan() {
+    for kind in [Kind::Lattice, Kind::Smooth] {
+        let rows = matrix(kind, 900, 24, 5);
+        let aims = matrix(Kind::Smooth, 48, 24, 6);
+        // Just outside to absurdly far, in all directions, in one column, and in a column the data hardly use.
+        let queries = Array2::from_shape_fn((48, 24), |(i, j)| {
+            let far = 10f32.powi(i as i32 % 8);
+            match i % 3 {
+                0 => aims[(i, j)] * far,
+                1 => aims[(i, j)] + if j == 0 { far } else { 0.0 },
+                _ => aims[(i, j)] + if j == 23 { -far } else { 0.0 },
+            }
+        });
+        for k in [1, 7] {
+            // Ids are those of `Flat`; the scan's own sums round differently where all rows are nearly as far.
+            check_index(&rows, &queries, k, false);
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..Default::default() })]
     #[test]

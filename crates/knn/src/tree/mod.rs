@@ -12,6 +12,7 @@
 //! ```
 
 mod build;
+mod far;
 mod group;
 mod groups;
 mod kernels;

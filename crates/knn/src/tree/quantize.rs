@@ -2,7 +2,8 @@
 //!
 //! All lanes share one step, so integer gaps add up to a distance. The step is chosen so that the squared gaps
 //! of a whole row stay below 2³¹ and every gap below 2¹⁵: no kernel can overflow. Rows outside the range are
-//! kept out of the tree; queries outside are moved to its edge, which never makes a row look farther.
+//! kept out of the tree; queries outside are moved to its edge, which never makes a row look farther (those far outside
+//! walk elsewhere, see `far`).
 
 use super::project::{Image, Projection};
 
@@ -89,6 +90,12 @@ impl Grid {
         }
         let error = if l1 { error } else { error.sqrt() };
         Gridded { error: error * (1.0 + 1e-9) + 1e-6 + image.error * inverse, outside }
+    }
+
+    /// How far lane `i` of an image lies above where the grid begins, inside or not.
+    pub(crate) fn from_low(&self, p: &Projection, image: &Image, node: bool, i: usize) -> f64 {
+        let lane = Self::lane_of(p, node, i);
+        Self::value(image, lane) - self.low[lane]
     }
 
     /// Upper bound on the rest length of a stored row whose last lane is `stored`.

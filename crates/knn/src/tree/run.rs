@@ -149,8 +149,27 @@ unsafe fn walk<'q, K: Kernel, const L1: bool>(
     jobs: &mut dyn Iterator<Item = Job<'q>>,
     done: &mut dyn FnMut(&Walker<'q>),
 ) {
+    let mut far = Vec::new();
+    let mut near = std::iter::from_fn(|| {
+        loop {
+            let job = jobs.next()?;
+            if !job.prepared.is_far::<L1>(parts.grid.step) {
+                return Some(job);
+            }
+            far.push(job);
+        }
+    });
     // SAFETY: the caller vouches for the processor.
-    unsafe { Group::new(parts, k).run::<K, L1>(jobs, done) }
+    unsafe { Group::new(parts, k).run::<K, L1>(&mut near, done) }
+    if far.is_empty() {
+        return;
+    }
+    let (mut walker, mut image) = (Walker::new(parts, k), Image::default());
+    for job in far {
+        walker.begin::<K, L1>(job);
+        walker.run_far::<L1>(&mut image);
+        done(&walker);
+    }
 }
 
 /// # Safety

@@ -57,7 +57,7 @@ const MOST_UNBOUNDED: usize = 4;
 /// State of one walk, its memory reused from query to query.
 #[derive(Debug)]
 pub(crate) struct Walker<'q> {
-    parts: &'q Parts,
+    pub(super) parts: &'q Parts,
     pub(crate) job: Job<'q>,
     k: usize,
     inverse_step: f64,
@@ -70,7 +70,7 @@ pub(crate) struct Walker<'q> {
     /// The k smallest upper bounds on keys, sorted: measured rows and pending ones.
     uppers: Vec<f64>,
     /// No row with a larger key can matter.
-    bound: f64,
+    pub(super) bound: f64,
     /// The bound on the grid: for rows, for boxes.
     limit: [i32; 2],
     /// As `limit[0]` without the shrinking of an approximate search: what an upper bound rests on must be measured.
@@ -117,6 +117,12 @@ impl<'q> Walker<'q> {
             let (level, index) = self.job.task.root.unwrap_or((levels - 1, 0));
             ((level + 1) << INDEX_BITS) | index
         });
+    }
+
+    /// Where a walk that was begun starts: level (0 for leaves) and index; nowhere in an empty tree.
+    pub(super) fn start(&self) -> Option<(usize, usize)> {
+        let place = |current: u32| (current >> INDEX_BITS, current & ((1 << INDEX_BITS) - 1));
+        self.current.map(place).map(|(level, index)| (level as usize, index as usize))
     }
 
     /// Starts over with nothing but the bound, for a walk that will meet the same rows again. An approximate walk
@@ -341,7 +347,7 @@ impl<'q> Walker<'q> {
     }
 
     #[inline(always)]
-    fn set_bound<const L1: bool>(&mut self, key: f64) {
+    pub(super) fn set_bound<const L1: bool>(&mut self, key: f64) {
         self.bound = key;
         self.idle = 0;
         let length = self.parts.metric.length(key);
@@ -387,7 +393,7 @@ impl<'q> Walker<'q> {
     }
 
     #[inline(always)]
-    fn measure(&mut self, place: usize) {
+    pub(super) fn measure(&mut self, place: usize) {
         let parts = self.parts;
         let scales = match parts.metric {
             Metric::Cosine => Scales { query: self.job.prepared.inverse, row: parts.inverse[place] },
