@@ -64,9 +64,13 @@ impl Page {
     }
 
     pub(crate) fn figure(&mut self, plot: &Plot, caption: &str) {
+        self.drawing(&plot.svg(), caption);
+    }
+
+    /// A figure that is an SVG element already.
+    pub(crate) fn drawing(&mut self, svg: &str, caption: &str) {
         let caption = escape(caption);
-        self.body
-            .push_str(&format!("<figure>\n{}<figcaption>{caption}</figcaption>\n</figure>\n", plot.svg()));
+        self.body.push_str(&format!("<figure>\n{svg}<figcaption>{caption}</figcaption>\n</figure>\n"));
     }
 
     /// The whole page.

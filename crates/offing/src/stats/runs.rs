@@ -192,11 +192,9 @@ mod tests {
     #[test]
     fn small_signed_rank_tests_are_exact_with_and_without_ties() {
         // The paper's MOPO+SUMO against MOPO (Table 1).
-        let sumo = [
-            37.2, 24.5, 11.4, 73.1, 65.4, 70.3, 68.9, 74.6, 57.3, 84.1, 88.1, 81.9, 87.1, 101.2, 114.4,
-        ];
-        let mopo =
-            [34.9, 19.4, 13.1, 65.0, 38.8, 74.8, 73.1, 45.6, 42.3, 76.6, 69.1, 75.4, 88.7, 83.9, 95.3];
+        let sumo =
+            [37.2, 24.5, 11.4, 73.1, 65.4, 70.3, 68.9, 74.6, 57.3, 84.1, 88.1, 81.9, 87.1, 101.2, 114.4];
+        let mopo = [34.9, 19.4, 13.1, 65.0, 38.8, 74.8, 73.1, 45.6, 42.3, 76.6, 69.1, 75.4, 88.7, 83.9, 95.3];
         let found = signed_rank(&sumo, &mopo);
         assert_eq!((found.negative, found.pairs), (WILCOXON_PAPER.0, 15));
         near(found.p, WILCOXON_PAPER.1);
@@ -230,7 +228,8 @@ mod tests {
     }
     const WILCOXON_MANY: (f64, f64) = (1160.0, 0.027363553580050562);
     const WILCOXON_MANY_TIED: ((f64, f64), f64) = ((1782.0, 564.0), 0.0001693707680544304);
-    const ERFC: [f64; 4] = [0.4795001221869535, 0.007209570764742531, 0.0029794666563329845, 1.5374597944280347e-12];
+    const ERFC: [f64; 4] =
+        [0.4795001221869535, 0.007209570764742531, 0.0029794666563329845, 1.5374597944280347e-12];
 
     #[test]
     fn the_bootstrap_draws_within_tasks_only() {
