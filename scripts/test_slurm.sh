@@ -76,7 +76,7 @@ done
 [ "$state" = idle ] || { echo "Slurm does not come up: $state" >&2; tail -n 20 "$dir"/*.log "$dir"/*.out >&2; exit 1; }
 echo "Slurm $(sinfo --version | cut -d' ' -f2) on $host, $cores cores"
 
-# Four cells of a second or two each: two columns, two seeds.
+# Four cells of some seconds each: two columns, two seeds.
 cd "$dir/work"
 # The simulator is fetched once; a home that has it already may be given.
 export OFFING_HOME="${OFFING_HOME:-$dir/home}"
@@ -92,8 +92,8 @@ settings = "paper"
 set = [
     "model.ensemble.hidden=[16,16]", "model.ensemble.decay=[0.0,0.0,0.0]", "model.ensemble.members=3",
     "model.ensemble.elites=2", "model.ensemble.max_epochs=2", "rollout.every=50", "rollout.starts=100",
-    "sac.hidden=[32,32]", "train.batch=64", "train.steps=300", "train.evaluate_every=100",
-    "train.checkpoint_every=50", "train.episodes=2",
+    "sac.hidden=[32,32]", "train.batch=64", "train.steps=4000", "train.evaluate_every=1000",
+    "train.checkpoint_every=200", "train.episodes=2",
 ]
 [grid]
 kind = "training"
@@ -114,16 +114,18 @@ grid array --executor slurm --wait > /dev/null
 same local array
 echo "an array job of 4 cells: the tables equal the local ones byte for byte"
 
-# Ended half-way, then submitted again: what is finished stays, what was interrupted goes on.
+# Ended while the second cell is at work, then submitted again: what is finished stays, what was interrupted goes on.
 grid halves --executor slurm --jobs 1
 id=$(sed 's/.*"id":"\([0-9]*\)".*/\1/' halves-out/slurm/job.json)
 for _ in $(seq 600); do
-    grid halves --list-cells --json | grep -q '"state":"done"' && break
-    sleep 0.2
+    cells=$(grid halves --list-cells --json)
+    case $cells in *'"state":"done"'*'"state":"begun"'*) break ;; esac
+    sleep 0.1
 done
 scancel "$id"
 for _ in $(seq 300); do [ -z "$(squeue -h -j "$id" 2> /dev/null)" ] && break; sleep 0.2; done
-grid halves --status
+grid halves --status | tee status
+grep -q interrupted status || { echo "no cell was interrupted" >&2; exit 1; }
 if grid halves --collect > /dev/null; then echo "it was ended half-way, yet nothing is missing" >&2; exit 1; fi
 grid halves --executor slurm --wait > /dev/null
 same local halves

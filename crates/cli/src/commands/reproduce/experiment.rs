@@ -96,8 +96,13 @@ pub(super) enum Grid {
 pub(super) struct Idea {
     /// Rows of data.
     pub(super) rows: usize,
+    /// Epochs of the dynamics model at most.
+    pub(super) epochs: usize,
     /// Gradient steps of the policy.
     pub(super) steps: u64,
+    /// Its discount (γ), and how many steps are imagined while it learns.
+    pub(super) gamma: f64,
+    pub(super) rollout: usize,
     /// Steps of an imagined trajectory.
     pub(super) length: usize,
     /// Factor of the threshold (α).

@@ -200,7 +200,9 @@ fn list() -> Result<ExitCode> {
     let row = |e: Experiment| -> Result<Vec<String>> {
         let size = |profile: &str| -> Result<String> {
             let profile = e.profile(profile)?;
-            Ok(format!("{} datasets × {} seeds", profile.datasets.len(), profile.seeds))
+            let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+            let seeds = many(profile.seeds as usize, "seed");
+            Ok(format!("{} × {seeds}", many(profile.datasets.len(), "dataset")))
         };
         Ok(vec![e.name.clone(), e.title.clone(), size("quick")?, size("paper")?])
     };

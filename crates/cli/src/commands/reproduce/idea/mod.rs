@@ -104,9 +104,9 @@ fn config(idea: &Idea) -> RecipeConfig {
     let ensemble = EnsembleConfig {
         members: 3,
         elites: 2,
-        hidden: vec![48, 48],
+        hidden: vec![64, 64],
         decay: vec![2.5e-5; 3],
-        max_epochs: Some(12),
+        max_epochs: Some(idea.epochs),
         ..EnsembleConfig::default()
     };
     RecipeConfig {
@@ -120,7 +120,7 @@ fn config(idea: &Idea) -> RecipeConfig {
         rollout: RolloutConfig {
             every: 100,
             starts: 400,
-            length: 10,
+            length: idea.rollout,
             retain: 5,
             real_ratio: 0.1,
             ..RolloutConfig::default()
@@ -135,7 +135,7 @@ fn config(idea: &Idea) -> RecipeConfig {
             hidden: vec![64, 64],
             actor_lr: 1e-3,
             critic_lr: 1e-3,
-            gamma: 0.95,
+            gamma: idea.gamma,
             tau: 0.01,
             ..SacConfig::default()
         },
