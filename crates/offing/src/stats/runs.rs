@@ -107,8 +107,10 @@ pub fn signed_rank(x: &[f64], y: &[f64]) -> SignedRank {
     assert_eq!(x.len(), y.len(), "two columns of one length");
     let differences: Vec<f64> = x.iter().zip(y).map(|(x, y)| x - y).filter(|d| *d != 0.0).collect();
     let ranked = ranks(&differences.iter().map(|d| d.abs()).collect::<Vec<f64>>());
+    // From 0: the sum of nothing would be −0.
     let sum = |positive: bool| -> f64 {
-        ranked.iter().zip(&differences).filter(|(_, d)| (**d > 0.0) == positive).map(|(r, _)| r).sum()
+        let of_sign = ranked.iter().zip(&differences).filter(|(_, d)| (**d > 0.0) == positive);
+        of_sign.fold(0.0, |sum, (rank, _)| sum + rank)
     };
     let (positive, negative) = (sum(true), sum(false));
     let p = match ranked.len() {
@@ -203,6 +205,7 @@ mod tests {
         assert_eq!((tied.positive, tied.negative, tied.pairs), (19.5, 1.5, 6), "one pair is equal");
         near(tied.p, WILCOXON_TIED);
         assert_eq!(signed_rank(&[1.0], &[1.0]).p, 1.0);
+        assert!(signed_rank(&[1.0], &[0.0]).negative.is_sign_positive(), "0 is printed without a sign");
         assert_eq!(signed_rank(&[1.0, 2.0], &[0.0, 3.0]).p, 1.0, "even");
     }
     const WILCOXON_PAPER: (f64, f64) = (12.0, 0.0042724609375);

@@ -59,7 +59,10 @@ pub(super) fn collect(
         Kind::Timing { columns, .. } => timing::made(columns, &published, &work.datasets, done),
         Kind::Idea(_) => idea::made(done),
     };
-    made.circumstances.push(origins(context, &work.datasets));
+    // A figure of its own data has none of the paper's.
+    if !matches!(work.kind, Kind::Idea(_)) {
+        made.circumstances.push(origins(context, &work.datasets));
+    }
     made.circumstances.extend(work.experiment.notes.iter().cloned());
     made.circumstances.push(machine(args));
     made.tables.extend(unfinished(done));
