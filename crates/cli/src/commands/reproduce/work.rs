@@ -197,3 +197,62 @@ impl<'a> Work<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// Cells of an experiment as somebody at the command line would ask for it.
+    fn cells(words: &[&str]) -> Result<Vec<Cell>> {
+        let args = Alone::try_parse_from([&["reproduce"], words].concat())?.args;
+        let experiment = Experiment::named(words[0])?;
+        Work::new(&experiment, &args)?.cells()
+    }
+
+    #[test]
+    fn settings_of_every_experiment_are_sound_and_cells_are_told_apart() {
+        for experiment in Experiment::all().unwrap() {
+            for profile in ["quick", "paper"] {
+                let cells = cells(&[&experiment.name, "--profile", profile]).unwrap();
+                let mut ids: Vec<&str> = cells.iter().map(|c| c.id.as_str()).collect();
+                ids.sort_unstable();
+                ids.dedup();
+                assert_eq!(ids.len(), cells.len(), "{} {profile}", experiment.name);
+            }
+        }
+        // 15 datasets, 8 columns, 5 seeds; 5 settings on one dataset.
+        assert_eq!(cells(&["table1", "--profile", "paper"]).unwrap().len(), 600);
+        assert_eq!(cells(&["table11", "--profile", "paper"]).unwrap().len(), 750);
+        assert_eq!(cells(&["fig4", "--profile", "paper"]).unwrap().len(), 25);
+        let error = cells(&["table7", "--jobs", "2"]).unwrap_err().to_string();
+        assert!(error.contains("leave --jobs out"), "{error}");
+        let error = cells(&["fig1", "--rows", "9"]).unwrap_err().to_string();
+        assert!(error.contains("leave --only, --set and --rows out"), "{error}");
+    }
+
+    #[test]
+    fn other_settings_are_other_cells() {
+        let id = |words: &[&str]| cells(words).unwrap()[0].id.clone();
+        let plain = id(&["table4"]);
+        assert_eq!(
+            plain,
+            id(&["table4", "--jobs", "2", "--out", "elsewhere"]),
+            "where and how change nothing"
+        );
+        for other in [["--set", "train.steps=5"], ["--rows", "1000"], ["--profile", "paper"]] {
+            assert_ne!(plain, id(&["table4", other[0], other[1]]), "{other:?}");
+        }
+        assert_ne!(
+            id(&["table7"]),
+            id(&["table7", "--columns", "mopo,mopo+sumo"]),
+            "they take turns with others"
+        );
+    }
+}
