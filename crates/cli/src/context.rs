@@ -15,6 +15,8 @@ pub(crate) struct Context {
     pub(crate) catalogue: Catalogue,
     pub(crate) mujoco_lib: Option<PathBuf>,
     pub(crate) quiet: bool,
+    /// Threads that were asked for, where they were.
+    pub(crate) threads: Option<usize>,
     engine: OnceCell<Engine>,
 }
 
@@ -27,7 +29,7 @@ impl Context {
             d4rl: path("D4RL_DATASET_DIR").unwrap_or_else(|| user.join(".d4rl/datasets")),
             minari: path("MINARI_DATASETS_PATH").unwrap_or_else(|| user.join(".minari/datasets")),
         };
-        Ok(Self { catalogue, mujoco_lib: path("MUJOCO_LIB"), quiet, engine: OnceCell::new() })
+        Ok(Self { catalogue, mujoco_lib: path("MUJOCO_LIB"), quiet, threads: None, engine: OnceCell::new() })
     }
 
     pub(crate) fn home(&self) -> &Home {

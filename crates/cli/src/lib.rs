@@ -10,6 +10,7 @@ mod estimate;
 mod exit;
 mod invocation;
 mod page;
+mod plane;
 mod plot;
 mod report;
 mod signals;
@@ -134,7 +135,10 @@ fn execute(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Resul
         // Fails only when a pool exists already, and none does yet.
         let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
     }
-    let context = Context::from_environment(cli.quiet);
+    let context = Context::from_environment(cli.quiet).map(|mut context| {
+        context.threads = cli.threads;
+        context
+    });
     let done = context.and_then(|context| match cli.command {
         Command::Quickstart(args) => commands::quickstart::run(&context, &args),
         Command::Data(command) => commands::data::run(&context, &command),

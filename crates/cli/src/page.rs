@@ -53,7 +53,10 @@ impl Page {
     /// A table whose first column is text and whose others are numbers.
     pub(crate) fn table(&mut self, header: &[&str], rows: &[Vec<String>]) {
         let row = |cells: &mut dyn Iterator<Item = &str>, tag: &str| {
-            let cells: String = cells.map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect();
+            // A number is not torn from its deviation, nor an interval in two.
+            let whole =
+                |cell: &str| escape(cell).replace(" ± ", "&nbsp;±&nbsp;").replace(" – ", "&nbsp;–&nbsp;");
+            let cells: String = cells.map(|cell| format!("<{tag}>{}</{tag}>", whole(cell))).collect();
             format!("<tr>{cells}</tr>\n")
         };
         let head = row(&mut header.iter().copied(), "th");
@@ -64,9 +67,13 @@ impl Page {
     }
 
     pub(crate) fn figure(&mut self, plot: &Plot, caption: &str) {
+        self.drawing(&plot.svg(), caption);
+    }
+
+    /// A figure that is an SVG element already.
+    pub(crate) fn drawing(&mut self, svg: &str, caption: &str) {
         let caption = escape(caption);
-        self.body
-            .push_str(&format!("<figure>\n{}<figcaption>{caption}</figcaption>\n</figure>\n", plot.svg()));
+        self.body.push_str(&format!("<figure>\n{svg}<figcaption>{caption}</figcaption>\n</figure>\n"));
     }
 
     /// The whole page.
@@ -108,13 +115,19 @@ mod tests {
         page.heading("h");
         page.text("1 < 2");
         page.code("offing dynamics \"x\"");
-        page.table(&["", "n"], &[vec!["<script>".into(), "1".into()]]);
+        page.table(&["", "n"], &[vec!["<script>".into(), "1 ± 2".into()]]);
         let series = vec![Series::line("s", vec![(0.0, 1.0), (1.0, 2.0)])];
         let plot = Plot { title: "t".into(), x: Axis::linear("x"), y: Axis::log("y"), series };
         page.figure(&plot, "caption");
         let html = page.html();
-        for piece in ["<title>a &amp; b</title>", "1 &lt; 2", "&lt;script&gt;", "<svg", "<figcaption>caption"]
-        {
+        for piece in [
+            "<title>a &amp; b</title>",
+            "1 &lt; 2",
+            "&lt;script&gt;",
+            "<td>1&nbsp;±&nbsp;2</td>",
+            "<svg",
+            "<figcaption>caption",
+        ] {
             assert!(html.contains(piece), "{piece}");
         }
         assert!(!html.contains("<script") && !html.contains("src=") && !html.contains("href="));

@@ -74,7 +74,7 @@ impl Bench {
             let bytes = std::fs::read(self.path(&format!("{dir}-out")).join(&name)).unwrap();
             (name, bytes)
         };
-        ["csv", "cells.csv", "curves.csv", "md", "tex", "html"].map(read).to_vec()
+        ["csv", "statistics.csv", "cells.csv", "curves.csv", "md", "tex", "html"].map(read).to_vec()
     }
 
     fn assert_same(&self, a: &str, b: &str) {
@@ -116,7 +116,16 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 fn a_grid_killed_at_random_moments_gives_the_same_tables_byte_for_byte() {
     let bench = Bench::new();
     let text = ended_well(&bench.grid("whole", &[]).output().unwrap());
-    for piece in ["Tiny", "mopo+sumo", "last policies", "best policies", "Wins", "tiny.html"] {
+    for piece in [
+        "Tiny",
+        "mopo+sumo",
+        "last policies",
+        "best policies",
+        "Wins",
+        "Wilcoxon",
+        "interquartile",
+        "tiny.html",
+    ] {
         assert!(text.contains(piece), "`{piece}` missing in:\n{text}");
     }
     // SIGKILL at moments that differ from run to run, from before the first file to the middle of a training: the grid
@@ -233,4 +242,73 @@ fn a_failed_cell_is_told_and_does_not_stop_the_others() {
         assert!(error.contains(piece) && error.lines().count() == 1, "{error}");
         assert!(!bench.path("other").exists() && !bench.path("other-out").exists());
     }
+}
+
+/// Slurm's commands as far as offing uses them: sbatch runs the tasks of an array one after another, squeue finds nothing.
+#[cfg(unix)]
+const SBATCH: &str = r#"#!/bin/sh
+echo "$@" >> "$SLURM_LOG"
+script=$2
+last=$(sed -n 's/^#SBATCH --array=0-\([0-9]*\).*/\1/p' "$script")
+for i in $(seq 0 "$last"); do SLURM_ARRAY_TASK_ID=$i sh "$script" > "$SLURM_LOG.$i" 2>&1; done
+echo "${SLURM_ID:-7};cluster"
+"#;
+
+#[cfg(unix)]
+#[test]
+fn an_array_job_gives_the_same_tables_and_nothing_is_submitted_twice() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let bench = Bench::new();
+    let bin = bench.path("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let tool = |name: &str, text: &str| {
+        std::fs::write(bin.join(name), text).unwrap();
+        std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    tool("sbatch", SBATCH);
+    tool("squeue", "#!/bin/sh\nif [ -n \"$QUEUE\" ]; then echo \"$QUEUE\"; fi\n");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let slurm = |more: &[&str], queue: &str| {
+        let mut command = bench.grid("array", more);
+        command.env("PATH", &path).env("QUEUE", queue).env("SLURM_LOG", bench.path("log"));
+        command.output().unwrap()
+    };
+    let array = ["--executor", "slurm", "--jobs", "3", "--sbatch=--partition=cpu"];
+    let submitted = slurm(&[&array[..], &["--wait"]].concat(), "");
+    ended_well(&submitted);
+    let said = String::from_utf8_lossy(&submitted.stderr).into_owned();
+    assert!(said.contains("4 cells submitted as job 7"), "{said}");
+    ended_well(&bench.grid("whole", &[]).output().unwrap());
+    bench.assert_same("array", "whole");
+    let script = std::fs::read_to_string(bench.path("array-out/slurm/job.sh")).unwrap();
+    for line in ["#SBATCH --array=0-3%3", "#SBATCH --partition=cpu", "#SBATCH --cpus-per-task="] {
+        assert!(script.contains(line), "`{line}` missing in:\n{script}");
+    }
+    // A finished grid submits nothing, it makes its tables.
+    ended_well(&slurm(&array, ""));
+    assert_eq!(std::fs::read_to_string(bench.path("log")).unwrap().lines().count(), 1);
+
+    // With one more seed there are two more cells; while they wait they are not submitted again.
+    let more = [&array[..], &["--seeds", "3"]].concat();
+    let waiting = slurm(&more, "0 RUNNING\n1 PENDING");
+    let error = String::from_utf8_lossy(&waiting.stderr).into_owned();
+    assert!(
+        error.contains("job 7 of this grid is still in the queue") && error.contains("scancel 7"),
+        "{error}"
+    );
+    std::fs::write(bench.path("array-out/slurm/job.json"), {
+        let listed = ended_well(&slurm(&["--seeds", "3", "--list-cells", "--json"], ""));
+        let id = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["id"].clone();
+        let ids: Vec<serde_json::Value> = listed.lines().map(id).collect();
+        serde_json::json!({ "id": "8", "cells": &ids[4..] }).to_string()
+    })
+    .unwrap();
+    let status = ended_well(&slurm(&["--seeds", "3", "--status"], "0 RUNNING\n1 PENDING"));
+    assert!(status.contains("6 cells: 4 done, 1 running, 1 pending"), "{status}");
+    assert!(status.contains("Slurm job 8: 1 running, 1 pending"), "{status}");
+
+    tool("sbatch", "#!/bin/sh\necho 'sbatch: error: invalid partition specified: cpu' >&2\nexit 1\n");
+    let refused = slurm(&more, "");
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && error.contains("invalid partition specified"), "{error}");
 }

@@ -199,3 +199,63 @@ fn nonsense_is_one_clear_line_and_no_name_lists_all() {
     let all = ended_well(&command(&["reproduce"]).output().unwrap());
     assert!(["table2", "table3", "table5", "table9"].iter().all(|t| all.contains(t)), "{all}");
 }
+
+#[test]
+fn figure_1_is_drawn_from_a_run_and_comes_out_the_same_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = |name: &str| temp.path().join(name).to_str().unwrap().to_string();
+    let (toml, dir, out) = (path("idea.toml"), path("runs"), path("out"));
+    let text = "title = 'Idea'\nabout = 'A small one.'\n[profile.quick]\ndatasets = ['point-mass']\nseeds = 1\n\
+                [grid]\nkind = 'idea'\nrows = 1500\nepochs = 3\nsteps = 200\ngamma = 0.95\nrollout = 5\nlength = 8\n\
+                alpha = 1.0\n";
+    std::fs::write(&toml, text).unwrap();
+    let args = ["reproduce", &toml, "--dir", &dir, "--out", &out];
+    let said = ended_well(&command(&args).output().unwrap());
+    assert!(said.contains("trajectory 3") && said.contains("error where cut"), "{said}");
+    let read = || -> Vec<Vec<u8>> {
+        let file = |ending: &str| std::fs::read(Path::new(&out).join(format!("idea.{ending}"))).unwrap();
+        ["csv", "svg", "html", "md", "cells.csv"].map(file).to_vec()
+    };
+    let first = read();
+    let (csv, svg) = (String::from_utf8_lossy(&first[0]), String::from_utf8_lossy(&first[1]));
+    assert!((3 + 1..=3 * 8 + 1).contains(&csv.lines().count()), "{csv}");
+    assert!(svg.starts_with("<svg") && svg.contains("u = ε") && !svg.contains("NaN"));
+    assert!(String::from_utf8_lossy(&first[2]).contains(&*svg), "the page holds the figure");
+    // Nothing written down about the cell: it is found by its run directory, and drawn alike.
+    std::fs::remove_dir_all(&out).unwrap();
+    ended_well(&command(&args).output().unwrap());
+    assert!(read() == first);
+    let wrong = command(&[&args[..], &["--set", "rows=5"]].concat()).output().unwrap();
+    let error = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(error.contains("leave --only, --set and --rows out") && error.lines().count() == 1, "{error}");
+}
+
+#[test]
+fn times_are_measured_in_turns_and_kept() {
+    let temp = tempfile::tempdir().unwrap();
+    let data = data(temp.path());
+    let path = |name: &str| temp.path().join(name).to_str().unwrap().to_string();
+    let (toml, out) = (path("times.toml"), path("out"));
+    let text = format!(
+        "title = 'Times'\nabout = 'Of small ones.'\npaper = 'table7'\n[profile.quick]\ndatasets = ['{data}']\nseeds = 1\n\
+         settings = 'paper'\nset = ['model.ensemble.hidden=[16,16]', 'model.ensemble.decay=[0.0,0.0,0.0]', \
+         'rollout.starts=100', 'sac.hidden=[16,16]', 'train.batch=16']\n[grid]\nkind = 'timing'\nblocks = 2\nupdates = 20\n\
+         columns = [{{ name = 'mopo+sumo', against = 'mopo' }}, {{ name = 'mopo' }}]\n"
+    );
+    std::fs::write(&toml, text).unwrap();
+    let args = ["reproduce", &toml, "--out", &out];
+    let said = ended_well(&command(&args).output().unwrap());
+    for piece in ["Seconds of 1000 gradient steps", "mopo+sumo of mopo", "0.91", "401", "443"] {
+        assert!(said.contains(piece), "`{piece}` missing in:\n{said}");
+    }
+    let read = |name: &str| std::fs::read_to_string(Path::new(&out).join(name)).unwrap();
+    let (csv, cells) = (read("times.csv"), read("times.cells.csv"));
+    let ours = |line: &str| line.split(',').nth(3).unwrap().parse::<f64>().unwrap();
+    assert!(csv.lines().skip(1).all(|line| ours(line) > 0.0), "{csv}");
+    assert!(cells.contains(",mopo+sumo,seconds of search,") && cells.contains(",mopo,seconds,"), "{cells}");
+    // A finished cell keeps its times; side by side they would mean nothing.
+    ended_well(&command(&args).output().unwrap());
+    assert_eq!(read("times.csv"), csv);
+    let both = command(&[&args[..], &["--jobs", "2"]].concat()).output().unwrap();
+    assert!(String::from_utf8_lossy(&both.stderr).contains("leave --jobs out"));
+}

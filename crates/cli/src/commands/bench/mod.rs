@@ -21,6 +21,8 @@ use offing::uncertainty::UncertaintyConfig;
 use offing::{Batch, Mat, Rng};
 use serde::Serialize;
 
+pub(crate) use train::{Timed, plan_timed, train_in_turns};
+
 use super::data::write_json;
 use super::doctor::cpu_name;
 use crate::context::Context;
@@ -190,7 +192,7 @@ pub(crate) fn estimator_label(config: &UncertaintyConfig) -> String {
     }
 }
 
-fn median(samples: &[f64]) -> f64 {
+pub(crate) fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;

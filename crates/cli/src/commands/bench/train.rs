@@ -23,6 +23,7 @@ use super::super::train::find_data;
 use super::{Common, Recorder, median, seconds};
 use crate::algorithms::{Algorithm, Plan};
 use crate::context::Context;
+use crate::signals;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -58,35 +59,26 @@ const BLOCK: u64 = 1000;
 const FULL: usize = 5;
 
 /// What one training was seen to do.
-struct Seen {
-    /// Wall seconds of each block.
-    blocks: Vec<f64>,
+pub(crate) struct Timed {
+    /// Wall seconds of each block of 1000 gradient steps.
+    pub(crate) blocks: Vec<f64>,
     /// Seconds of each step of the ensemble; none when it was found fitted.
     updates: Vec<f64>,
     /// Resident megabytes after each block.
     resident: Vec<f64>,
-    clock: Clock,
+    /// Seconds of each phase, over all blocks.
+    pub(crate) clock: Clock,
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let threads = rayon::current_num_threads();
     let data = find_data(context, &args.dataset, Some(args.rows), &TrainConfig::default())?;
-    let plans = args.algorithms.iter().map(|name| plan(args, name)).collect::<Result<Vec<_>>>()?;
-    let dir = tempfile::tempdir()?;
+    let plan = |name: &String| Ok(plan_timed(name, &args.dataset, (None, None), args.updates, &args.set)?.0);
+    let plans = args.algorithms.iter().map(plan).collect::<Result<Vec<_>>>()?;
     context.say("training in turns");
-    let turns = Turns::new(plans.len());
-    let seen: Vec<Result<Seen>> = std::thread::scope(|scope| {
-        let turns = &turns;
-        let (data, dir, samples) = (&data, dir.path(), args.common.samples);
-        let workers: Vec<_> = plans
-            .iter()
-            .enumerate()
-            .map(|(i, plan)| scope.spawn(move || train(plan, data, dir, samples, (turns, i))))
-            .collect();
-        let joined = workers.into_iter().map(|w| w.join());
-        joined.map(|seen| seen.unwrap_or_else(|_| Err(anyhow!("a training panicked")))).collect()
-    });
-    let seen = seen.into_iter().collect::<Result<Vec<_>>>()?;
+    let Some(seen) = train_in_turns(&plans, &data, args.common.samples)? else {
+        return Ok(ExitCode::from(130));
+    };
     let mut recorder = Recorder::new("train", threads);
     let evaluation = evaluation(context, &data)?;
     let updates: Vec<f64> = seen.iter().flat_map(|s| s.updates.iter().copied()).collect();
@@ -105,17 +97,44 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     recorder.finish(&args.common)
 }
 
-/// The algorithm's settings for this dataset, with a model that is fitted for a moment only.
-fn plan(args: &Args, name: &str) -> Result<Plan> {
+/// The algorithm's settings for this dataset, with a model that is fitted for a moment only, and the rows the profile asks
+/// for; `presets` are a preset and a profile.
+pub(crate) fn plan_timed(
+    name: &str,
+    dataset: &str,
+    presets: (Option<&str>, Option<&str>),
+    updates: usize,
+    set: &[String],
+) -> Result<(Plan, Option<usize>)> {
     let algorithm = Algorithm::parse(name)?;
-    let mut layers = algorithm.layers(&args.dataset, None, None)?.layers;
-    layers.set(&format!("model.ensemble.max_updates={}", args.updates))?;
+    let mut prepared = algorithm.layers(dataset, presets.0, presets.1)?;
+    let layers = &mut prepared.layers;
+    layers.set(&format!("model.ensemble.max_updates={updates}"))?;
     layers.set(&format!("rollout.every={BLOCK}"))?;
     layers.set("train.steps=1000000000")?;
     layers.set("train.evaluate_every=1000000000")?;
     layers.set("train.checkpoint_every=1000000000")?;
-    args.set.iter().try_for_each(|set| layers.set(set))?;
-    algorithm.plan(&layers).with_context(|| format!("bench train {name}"))
+    set.iter().try_for_each(|set| layers.set(set))?;
+    let plan = algorithm.plan(layers).with_context(|| format!("timing {name}"))?;
+    Ok((plan, prepared.rows))
+}
+
+/// Trains all of them for so many blocks, a block at a time in turns; `None` when asked to stop on the way.
+pub(crate) fn train_in_turns(plans: &[Plan], data: &Dataset, blocks: usize) -> Result<Option<Vec<Timed>>> {
+    let dir = tempfile::tempdir()?;
+    let turns = Turns::new(plans.len());
+    let seen: Vec<Result<Timed>> = std::thread::scope(|scope| {
+        let (turns, dir) = (&turns, dir.path());
+        let workers: Vec<_> = plans
+            .iter()
+            .enumerate()
+            .map(|(i, plan)| scope.spawn(move || train(plan, data, dir, blocks, (turns, i))))
+            .collect();
+        let joined = workers.into_iter().map(|w| w.join());
+        joined.map(|seen| seen.unwrap_or_else(|_| Err(anyhow!("a training panicked")))).collect()
+    });
+    let seen = seen.into_iter().collect::<Result<Vec<_>>>()?;
+    Ok(seen.iter().all(|s| s.blocks.len() >= blocks).then_some(seen))
 }
 
 /// Trains for so many blocks, one at a time when it is this training's turn, and writes one checkpoint.
@@ -125,7 +144,7 @@ fn train(
     dir: &Path,
     samples: usize,
     (turns, own): (&Turns, usize),
-) -> Result<Seen> {
+) -> Result<Timed> {
     let _place = turns.take(own);
     let home = Home::new(dir.join("home"));
     let mut run = RunDir::open_or_create(&dir.join(own.to_string()), "")?;
@@ -151,7 +170,7 @@ fn train(
             }
             _ => {}
         }
-        if blocks.len() >= samples { Flow::Stop } else { Flow::Continue }
+        if blocks.len() >= samples || signals::asked_to_stop() { Flow::Stop } else { Flow::Continue }
     };
     let mut session = Session {
         data,
@@ -167,11 +186,11 @@ fn train(
     };
     plan.run(&mut session)?;
     let clock = session.clock.clone();
-    Ok(Seen { blocks, updates, resident, clock })
+    Ok(Timed { blocks, updates, resident, clock })
 }
 
 /// One training's figures; `surroundings` are the seconds of model and evaluations in the projected run.
-fn report(recorder: &mut Recorder, name: &str, seen: &Seen, surroundings: f64) {
+fn report(recorder: &mut Recorder, name: &str, seen: &Timed, surroundings: f64) {
     let blocks = seen.blocks.len() as f64;
     seen.blocks.iter().for_each(|s| recorder.add(&format!("{name}: 1000 steps"), "s", *s));
     let mean = seen.blocks.iter().sum::<f64>() / blocks;

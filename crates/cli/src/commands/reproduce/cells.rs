@@ -15,6 +15,8 @@ use offing::home::write_atomic;
 use offing::stats::nan_as_null;
 use serde::{Deserialize, Serialize};
 
+use super::idea::Drawing;
+
 /// One unit of work.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Cell {
@@ -58,6 +60,9 @@ pub(super) struct Found {
     /// How the numbers came about.
     #[serde(default)]
     pub(super) note: String,
+    /// What Figure 1 is drawn from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) drawing: Option<Box<Drawing>>,
 }
 
 /// One number of a cell.
@@ -216,7 +221,8 @@ mod tests {
             high: f64::NAN,
             rows: 0,
         };
-        let found = Found { values: vec![value], curve: vec![(5, 1.0 / 3.0)], note: "n".into() };
+        let found =
+            Found { values: vec![value], curve: vec![(5, 1.0 / 3.0)], note: "n".into(), drawing: None };
         ledger.write(&cell, &Outcome::Done(found.clone())).unwrap();
         let back = ledger.read(&cell).found().unwrap().clone();
         assert_eq!((back.values[0].value, &back.curve), (0.1 + 0.2, &found.curve));

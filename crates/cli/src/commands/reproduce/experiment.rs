@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use offing::Error;
 use offing::data::catalogue::{Recipe, made_names};
 use offing::uncertainty::UncertaintyConfig;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::algorithms::Algorithm;
 
@@ -15,9 +15,16 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ("table1", include_str!("../../../../../experiments/table1.toml")),
     ("table2", include_str!("../../../../../experiments/table2.toml")),
     ("table3", include_str!("../../../../../experiments/table3.toml")),
+    ("table4", include_str!("../../../../../experiments/table4.toml")),
     ("table5", include_str!("../../../../../experiments/table5.toml")),
+    ("table7", include_str!("../../../../../experiments/table7.toml")),
+    ("table8", include_str!("../../../../../experiments/table8.toml")),
     ("table9", include_str!("../../../../../experiments/table9.toml")),
+    ("table10", include_str!("../../../../../experiments/table10.toml")),
     ("table11", include_str!("../../../../../experiments/table11.toml")),
+    ("fig1", include_str!("../../../../../experiments/fig1.toml")),
+    ("fig4", include_str!("../../../../../experiments/fig4.toml")),
+    ("fig5", include_str!("../../../../../experiments/fig5.toml")),
 ];
 
 /// One table or figure of the paper.
@@ -71,6 +78,35 @@ pub(super) enum Grid {
         #[serde(default)]
         panels: Vec<Panel>,
     },
+    /// A cell measures how long all columns take on one dataset, in turns.
+    Timing {
+        columns: Vec<Trained>,
+        /// Blocks of 1000 gradient steps of each column.
+        blocks: usize,
+        /// Gradient steps of the dynamics model before.
+        updates: usize,
+    },
+    /// Figure 1: a cell is one small run on a point mass.
+    Idea(Idea),
+}
+
+/// Sizes of the run behind Figure 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Idea {
+    /// Rows of data.
+    pub(super) rows: usize,
+    /// Epochs of the dynamics model at most.
+    pub(super) epochs: usize,
+    /// Gradient steps of the policy.
+    pub(super) steps: u64,
+    /// Its discount (γ), and how many steps are imagined while it learns.
+    pub(super) gamma: f64,
+    pub(super) rollout: usize,
+    /// Steps of an imagined trajectory.
+    pub(super) length: usize,
+    /// Factor of the threshold (α).
+    pub(super) alpha: f32,
 }
 
 /// One estimator of a calibration table.
@@ -109,6 +145,9 @@ pub(super) struct Trained {
 pub(super) struct Panel {
     pub(super) title: String,
     pub(super) columns: Vec<String>,
+    /// What its columns differ in, a number each: their last scores are drawn over it, too.
+    #[serde(default)]
+    pub(super) at: Vec<f64>,
 }
 
 impl Trained {
@@ -150,7 +189,7 @@ impl Experiment {
         let mut found: Self = crate::config::read_text(text, source)?;
         found.name = name.into();
         let names = found.names();
-        if names.is_empty() {
+        if names.is_empty() && !matches!(found.grid, Grid::Idea(_)) {
             bail!("{source}: `grid.columns`: wanted at least one column, found none");
         }
         for (i, column) in names.iter().enumerate() {
@@ -160,12 +199,18 @@ impl Experiment {
         }
         let mut meant: Vec<&String> = found.profile.values().flat_map(|p| &p.columns).collect();
         meant.extend(found.profile.values().flat_map(|p| p.presets.keys()));
-        if let Grid::Training { columns, panels } = &found.grid {
+        if let Grid::Training { columns, .. } | Grid::Timing { columns, .. } = &found.grid {
             for column in columns {
                 Algorithm::parse(column.algorithm()).with_context(|| source.to_string())?;
                 meant.extend(&column.against);
             }
+        }
+        if let Grid::Training { panels, .. } = &found.grid {
             meant.extend(panels.iter().flat_map(|p| &p.columns));
+            if let Some(p) = panels.iter().find(|p| !p.at.is_empty() && p.at.len() != p.columns.len()) {
+                let (n, found) = (p.columns.len(), p.at.len());
+                bail!("{source}: panel `{}`: `at`: wanted {n} numbers, one a column, found {found}", p.title);
+            }
         }
         if let Some(unknown) = meant.into_iter().find(|name| !names.contains(&name.as_str())) {
             return Err(Error::unknown("column", unknown, &names)).with_context(|| source.to_string());
@@ -183,7 +228,10 @@ impl Experiment {
     pub(super) fn names(&self) -> Vec<&str> {
         match &self.grid {
             Grid::Calibration { columns } => columns.iter().map(|c| c.name.as_str()).collect(),
-            Grid::Training { columns, .. } => columns.iter().map(|c| c.name.as_str()).collect(),
+            Grid::Training { columns, .. } | Grid::Timing { columns, .. } => {
+                columns.iter().map(|c| c.name.as_str()).collect()
+            }
+            Grid::Idea(_) => Vec::new(),
         }
     }
 
@@ -237,18 +285,24 @@ mod tests {
                 Grid::Calibration { columns } => {
                     columns.iter().filter(|c| !c.beyond).map(|c| c.name.as_str()).collect()
                 }
-                Grid::Training { columns, .. } => {
+                Grid::Training { columns, .. } | Grid::Timing { columns, .. } => {
                     columns.iter().filter(|c| !c.beyond).map(|c| c.name.as_str()).collect()
                 }
+                Grid::Idea(_) => Vec::new(),
             };
             let mut theirs = published.columns();
             theirs.sort_by_key(|c| own.iter().position(|o| o == c));
             assert_eq!(own, theirs, "{}", experiment.name);
             let (paper, quick) = (experiment.profile("paper").unwrap(), experiment.profile("quick").unwrap());
+            // Its published numbers are means over datasets.
+            if matches!(experiment.grid, Grid::Timing { .. }) {
+                assert!(own.iter().all(|c| published.get("average", c, "minutes").is_some()));
+                continue;
+            }
             assert!(paper.seeds == 5 && quick.seeds <= paper.seeds, "{}", experiment.name);
             let metric = match &experiment.grid {
                 Grid::Calibration { .. } => "pearson",
-                Grid::Training { .. } => "score",
+                _ => "score",
             };
             for dataset in quick.datasets.iter().chain(&paper.datasets) {
                 assert!(Recipe::parse(dataset).is_ok(), "{dataset}");
@@ -286,5 +340,7 @@ mod tests {
         let training = |columns: &str| bad(&format!("kind = 'training'\ncolumns = {columns}"));
         one_line(training("[{ name = 'mopo+summo' }]"), "did you mean `sumo`?");
         one_line(training("[{ name = 'mopo+sumo', against = 'mopo' }]"), "unknown column `mopo`");
+        let panel = "[{ name = 'mopo' }]\npanels = [{ title = 'p', columns = ['mopo'], at = [1.0, 2.0] }]";
+        one_line(training(panel), "wanted 1 numbers, one a column, found 2");
     }
 }

@@ -129,3 +129,29 @@ pub(super) fn words(command: &Command) -> Vec<String> {
     let all = [command.get_program().to_owned()].into_iter().chain(command.get_args().map(OsString::from));
     all.map(|word| word.to_string_lossy().into_owned()).collect()
 }
+
+/// A word as a shell takes it.
+pub(super) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=+,:@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.into();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_quoted_words_as_they_are() {
+        let words = ["plain=1.5", "", "two words", "s+a+r+s'", "$HOME `x` \"y\" \\", "η=[0.5]"];
+        let line: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+        assert_eq!(line[0], "plain=1.5");
+        if cfg!(unix) {
+            let script = format!("printf '%s\\n' {}", line.join(" "));
+            let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{}\n", words.join("\n")));
+        }
+    }
+}

@@ -2,32 +2,32 @@
 
 mod calibration;
 mod cells;
+mod collect;
 mod experiment;
+mod idea;
 mod local;
 mod parts;
 mod published;
+mod slurm;
+mod timing;
 mod training;
 mod work;
 
 use crate::exit::ExitCode;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use offing::data::catalogue::{Found as Place, Origin};
-use offing::home::write_atomic;
 use offing_mujoco::Physics;
 
-use super::bench::{commit, positive};
-use super::doctor::cpu_name;
+use super::bench::positive;
 use crate::context::Context;
 use crate::{signals, term};
-use cells::{Cell, Ledger, Outcome, cells_csv, curves_csv};
+use cells::{Cell, Ledger, Outcome};
+use collect::collect;
 use experiment::Experiment;
 use local::{Local, program, words};
-use parts::{Part, Report};
-use published::Published;
-use work::{Kind, Work};
+use slurm::Slurm;
+use work::Work;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -60,9 +60,22 @@ pub(crate) struct Args {
     /// Where tables and the state of cells are written [default: runs/reproduce/<NAME>-<PROFILE>].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Cells to run at once, as processes; each has --threads threads [default: its share of the cores].
-    #[arg(long, value_parser = positive, default_value_t = 1)]
-    jobs: usize,
+    /// Who runs the cells: `local`, processes on this machine; `slurm`, an array job.
+    #[arg(long, value_enum, default_value_t)]
+    executor: Executor,
+    /// Cells to run at once [default: 1 here, no limit on Slurm]. Each has --threads threads [default: its share of the
+    /// cores here, 4 on Slurm].
+    #[arg(long, value_parser = positive)]
+    jobs: Option<usize>,
+    /// An option for sbatch, such as --sbatch=--partition=cpu (may be repeated).
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    sbatch: Vec<String>,
+    /// With Slurm: wait until the array is through, then make the tables.
+    #[arg(long)]
+    wait: bool,
+    /// Run nothing: tell how cells, and Slurm's tasks, stand.
+    #[arg(long, conflicts_with_all = ["list_cells", "cell", "collect", "wait"])]
+    status: bool,
     /// Only tell which cells there are, and how each stands; with --json as one JSON object a line.
     #[arg(long)]
     list_cells: bool,
@@ -80,6 +93,17 @@ pub(crate) struct Args {
     tied: bool,
 }
 
+/// Who runs cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Executor {
+    #[default]
+    Local,
+    Slurm,
+}
+
+/// Cores of a Slurm task where nobody said how many: this machine's may be a login node's.
+const TASK_THREADS: usize = 4;
+
 pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let Some(name) = &args.name else { return list() };
     let experiment = Experiment::named(name)?;
@@ -91,17 +115,29 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     if let Some(id) = &args.cell {
         return run_cell(context, &work, &ledger, &work.named(id)?, args.tied);
     }
+    if args.status {
+        slurm(context, args, &ledger).status(&cells)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if !args.collect {
         let left: Vec<Cell> = cells.iter().filter(|c| ledger.read(c).found().is_none()).cloned().collect();
         context.say(&format!("{} of {} cells are finished", cells.len() - left.len(), cells.len()));
         signals::listen();
-        let local = Local {
-            context,
-            ledger: &ledger,
-            grid: args.again(),
-            jobs: args.jobs,
-            threads: threads(args.jobs),
-        };
+        if args.executor == Executor::Slurm && !left.is_empty() {
+            let slurm = slurm(context, args, &ledger);
+            let job = slurm.submit(&left)?;
+            let many = if left.len() == 1 { "1 cell".into() } else { format!("{} cells", left.len()) };
+            context.say(&format!("{many} submitted as job {}", job.id));
+            if !args.wait || !slurm.wait(&job)? {
+                let again = "the same command with --status instead of --executor tells how they stand";
+                context.say(&format!("{again}, with --collect it makes the tables"));
+                return Ok(ExitCode::SUCCESS);
+            }
+            return collect(context, args, &work, &ledger.all(&cells));
+        }
+        let jobs = args.jobs.unwrap_or(1);
+        let local =
+            Local { context, ledger: &ledger, grid: args.again(), jobs, threads: threads(context, jobs) };
         if !local.run(left)? {
             context.say("stopped; the same command goes on from here");
             return Ok(ExitCode::from(130));
@@ -137,10 +173,22 @@ impl Args {
     }
 }
 
+fn slurm<'a>(context: &'a Context, args: &'a Args, ledger: &'a Ledger) -> Slurm<'a> {
+    Slurm {
+        context,
+        ledger,
+        out: args.out(),
+        name: args.name.as_deref().unwrap_or_default(),
+        grid: args.again(),
+        jobs: args.jobs,
+        threads: context.threads.unwrap_or(TASK_THREADS),
+        options: &args.sbatch,
+    }
+}
+
 /// Threads of each of so many processes: as many as were asked for, or their share of the cores.
-fn threads(jobs: usize) -> usize {
-    let (asked, cores) = (rayon::current_num_threads(), cores());
-    if asked == cores { (cores / jobs).max(1) } else { asked }
+fn threads(context: &Context, jobs: usize) -> usize {
+    context.threads.unwrap_or((cores() / jobs).max(1))
 }
 
 fn cores() -> usize {
@@ -152,7 +200,9 @@ fn list() -> Result<ExitCode> {
     let row = |e: Experiment| -> Result<Vec<String>> {
         let size = |profile: &str| -> Result<String> {
             let profile = e.profile(profile)?;
-            Ok(format!("{} datasets × {} seeds", profile.datasets.len(), profile.seeds))
+            let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+            let seeds = many(profile.seeds as usize, "seed");
+            Ok(format!("{} × {seeds}", many(profile.datasets.len(), "dataset")))
         };
         Ok(vec![e.name.clone(), e.title.clone(), size("quick")?, size("paper")?])
     };
@@ -219,126 +269,4 @@ fn run_cell(
             Ok(ExitCode::from(1))
         }
     }
-}
-
-/// Makes tables and pages from what is finished.
-fn collect(context: &Context, args: &Args, work: &Work<'_>, done: &[(Cell, Outcome)]) -> Result<ExitCode> {
-    let published = match &work.experiment.paper {
-        Some(table) => Published::of(table)?,
-        None => Published::default(),
-    };
-    let (csv, (mut tables, more), mut circumstances) = match &work.kind {
-        Kind::Calibration { columns, study } => {
-            let table = calibration::Table::of(columns, &published, &work.datasets, done);
-            let settings = toml::to_string(study)?;
-            let words = calibration::circumstances(study, work.rows, &args.profile);
-            (table.csv(), calibration::parts(&table, done, settings), words)
-        }
-        Kind::Training { columns, .. } => {
-            let scores = training::Scores::of(columns, &published, &work.datasets, done);
-            let words = training::circumstances(work, &args.profile);
-            (scores.csv(), training::parts(work, &scores), words)
-        }
-    };
-    circumstances.push(origins(context, &work.datasets));
-    circumstances.extend(work.experiment.notes.iter().cloned());
-    circumstances.push(machine(args));
-    tables.extend(unfinished(done));
-    let report = Report {
-        title: work.experiment.title.clone(),
-        about: work.experiment.about.clone(),
-        command: command(args, work.seeds),
-        circumstances,
-        tables,
-        more,
-    };
-    report.print();
-    write(&args.out(), &work.experiment.name, &report, &csv, done)?;
-    let all = done.iter().all(|(_, outcome)| outcome.found().is_some());
-    Ok(if all { ExitCode::SUCCESS } else { ExitCode::from(1) })
-}
-
-/// Which cells have no numbers, and why.
-fn unfinished(done: &[(Cell, Outcome)]) -> Vec<Part> {
-    let mut parts = Vec::new();
-    let failed: Vec<Vec<String>> = (done.iter())
-        .filter_map(|(cell, outcome)| match outcome {
-            Outcome::Failed(why) => Some(vec![cell.label(), why.clone()]),
-            _ => None,
-        })
-        .collect();
-    if !failed.is_empty() {
-        parts.push(Part::heading(format!("Failed: {} of {} cells", failed.len(), done.len())));
-        parts.push(Part::table(&["cell", "why"], failed));
-    }
-    let open = |(_, o): &&(Cell, Outcome)| matches!(o, Outcome::Missing | Outcome::Begun(_));
-    let open = done.iter().filter(open).count();
-    if open > 0 {
-        let of = done.len();
-        parts.push(Part::text(format!(
-            "Not finished yet: {open} of {of} cells; the tables are of the others."
-        )));
-    }
-    parts
-}
-
-fn write(out: &Path, name: &str, report: &Report, csv: &str, done: &[(Cell, Outcome)]) -> Result<()> {
-    std::fs::create_dir_all(out)
-        .map_err(|e| anyhow::anyhow!("{}: cannot create: {e}; give another --out", out.display()))?;
-    let text = |ending: &str, content: &str| -> Result<()> {
-        let path = out.join(format!("{name}.{ending}"));
-        Ok(write_atomic(&path, |f| f.write_all(content.as_bytes()))?)
-    };
-    text("csv", csv)?;
-    text("cells.csv", &cells_csv(done))?;
-    if done.iter().any(|(_, o)| o.found().is_some_and(|f| !f.curve.is_empty())) {
-        text("curves.csv", &curves_csv(done))?;
-    }
-    text("md", &report.markdown())?;
-    text("tex", &report.latex())?;
-    let page = out.join(format!("{name}.html"));
-    report.html().write(&page)?;
-    out!("{}", page.display());
-    Ok(())
-}
-
-/// The command that gives these numbers again: what decides them, and nothing about this machine.
-fn command(args: &Args, seeds: u64) -> String {
-    let name = args.name.as_deref().unwrap_or_default();
-    let mut words = vec![format!("offing reproduce {name} --profile {} --seeds {seeds}", args.profile)];
-    for (flag, names) in [("--only", &args.only), ("--columns", &args.columns)] {
-        if !names.is_empty() {
-            words.push(format!("{flag} {}", names.join(",")));
-        }
-    }
-    words.extend(args.rows.map(|rows| format!("--rows {rows}")));
-    words.extend(args.set.iter().map(|set| format!("--set '{set}'")));
-    if args.physics != Physics::default() {
-        words.push(format!("--physics {}", args.physics));
-    }
-    words.join(" ")
-}
-
-fn origins(context: &Context, datasets: &[String]) -> String {
-    let origin = |name: &String| match context.catalogue.find(name) {
-        Ok(Place::File { origin, .. }) => origin,
-        // Not there, or there several times: a name that offing makes.
-        Ok(Place::ToMake(_)) | Err(_) => Origin::Made,
-    };
-    let origins: Vec<String> = datasets.iter().map(|d| format!("{d} ({})", origin(d))).collect();
-    format!(
-        "Datasets: {}. Made sets come from offing's own simulator and built-in policies, the paper's from D4RL.",
-        origins.join(", ")
-    )
-}
-
-fn machine(args: &Args) -> String {
-    format!(
-        "offing {} ({}), physics {}, {} with {} cores; results do not depend on the number of threads.",
-        env!("CARGO_PKG_VERSION"),
-        commit(),
-        args.physics,
-        cpu_name(),
-        cores()
-    )
 }

@@ -25,6 +25,8 @@ pub(super) enum Part {
     Code(String),
     Table(Vec<String>, Vec<Vec<String>>),
     Figure(Box<Plot>, String),
+    /// A figure that is an SVG element already.
+    Drawing(String, String),
     /// Lines as they are, with the name of their language.
     Lines(&'static str, String),
 }
@@ -55,7 +57,7 @@ impl Report {
                     out!("{}", term::table(&header, rows.clone()));
                 }
                 Part::Text(text) | Part::Code(text) | Part::Lines(_, text) => out!("{text}"),
-                Part::Figure(..) => {}
+                Part::Figure(..) | Part::Drawing(..) => {}
             }
         }
     }
@@ -80,6 +82,7 @@ impl Report {
                     page.table(&header, rows);
                 }
                 Part::Figure(plot, caption) => page.figure(plot, caption),
+                Part::Drawing(svg, caption) => page.drawing(svg, caption),
                 Part::Lines(_, text) => page.pre(text),
             }
         }
@@ -96,7 +99,7 @@ impl Report {
                 Part::Text(text) => out.push_str(&format!("\n{}\n", plain(text))),
                 Part::Code(text) => out.push_str(&format!("\n```console\n$ {text}\n```\n")),
                 Part::Table(header, rows) => out.push_str(&format!("\n{}", markdown_table(header, rows))),
-                Part::Figure(..) => {}
+                Part::Figure(..) | Part::Drawing(..) => {}
                 Part::Lines(language, text) => {
                     out.push_str(&format!("\n```{language}\n{}\n```\n", text.trim_end()));
                 }

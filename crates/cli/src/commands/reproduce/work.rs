@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use offing::calibration::StudyConfig;
 use offing_mujoco::Physics;
 
@@ -10,8 +10,8 @@ use super::super::calibrate::settings;
 use super::super::train::short_hash;
 use super::Args;
 use super::cells::{Cell, Found, file_part};
-use super::experiment::{Column, Experiment, Grid, Panel, Profile, Trained, choose};
-use super::{calibration, training};
+use super::experiment::{Column, Experiment, Grid, Idea, Panel, Profile, Trained, choose};
+use super::{calibration, idea, timing, training};
 use crate::context::Context;
 
 /// Everything the numbers of a grid follow from, and where its runs are.
@@ -30,8 +30,24 @@ pub(super) struct Work<'a> {
 
 /// What the cells are.
 pub(super) enum Kind<'a> {
-    Calibration { columns: Vec<&'a Column>, study: Box<StudyConfig> },
-    Training { columns: Vec<&'a Trained>, panels: &'a [Panel], profile: Option<&'a str>, set: Vec<String> },
+    Calibration {
+        columns: Vec<&'a Column>,
+        study: Box<StudyConfig>,
+    },
+    Training {
+        columns: Vec<&'a Trained>,
+        panels: &'a [Panel],
+        profile: Option<&'a str>,
+        set: Vec<String>,
+    },
+    Timing {
+        columns: Vec<&'a Trained>,
+        blocks: usize,
+        updates: usize,
+        profile: Option<&'a str>,
+        set: Vec<String>,
+    },
+    Idea(Idea),
 }
 
 impl<'a> Work<'a> {
@@ -50,6 +66,24 @@ impl<'a> Work<'a> {
                 let columns: Vec<&Trained> = columns.iter().filter(|c| chosen.contains(&c.name)).collect();
                 (Kind::Training { columns, panels, profile: settings_of, set }, None, "runs")
             }
+            Grid::Timing { columns, blocks, updates } => {
+                let columns: Vec<&Trained> = columns.iter().filter(|c| chosen.contains(&c.name)).collect();
+                if args.jobs.is_some_and(|jobs| jobs > 1) {
+                    bail!("times mean nothing when cells run side by side; leave --jobs out");
+                }
+                let (blocks, updates) = (*blocks, *updates);
+                (Kind::Timing { columns, blocks, updates, profile: settings_of, set }, None, "runs")
+            }
+            Grid::Idea(idea) => {
+                if !(args.only.is_empty() && set.is_empty() && args.rows.is_none()) {
+                    bail!(
+                        "{} is drawn from one small run of its own; leave --only, --set and --rows out, or copy \
+                         experiments/{0}.toml and change that",
+                        experiment.name
+                    );
+                }
+                (Kind::Idea(*idea), None, "runs")
+            }
         };
         let work = Self {
             experiment,
@@ -67,9 +101,14 @@ impl<'a> Work<'a> {
 
     /// Says what is wrong with the settings, if anything, before a cell is run.
     fn check(&self) -> Result<()> {
-        let Kind::Training { columns, .. } = &self.kind else { return Ok(()) };
         for dataset in &self.datasets {
-            columns.iter().try_for_each(|column| training::plan(self, column, dataset).map(drop))?;
+            match &self.kind {
+                Kind::Training { columns, .. } => {
+                    columns.iter().try_for_each(|column| training::plan(self, column, dataset).map(drop))?;
+                }
+                Kind::Timing { .. } => timing::plans(self, dataset).map(drop)?,
+                _ => {}
+            }
         }
         Ok(())
     }
@@ -83,6 +122,18 @@ impl<'a> Work<'a> {
                     Kind::Calibration { columns, study } => {
                         let estimators: Vec<_> = columns.iter().map(|c| (&c.name, &c.estimator)).collect();
                         let what = serde_json::to_string(&(study, estimators))?;
+                        cells.push(self.cell(None, dataset, seed, &what));
+                    }
+                    Kind::Timing { columns, blocks, updates, profile, set } => {
+                        let of = |c: &&Trained| {
+                            (c.algorithm().to_string(), self.profile.presets.get(&c.name), c.set.clone())
+                        };
+                        let columns: Vec<_> = columns.iter().map(of).collect();
+                        let what = format!("time {columns:?} {blocks} {updates} {profile:?} {set:?}");
+                        cells.push(self.cell(None, dataset, seed, &what));
+                    }
+                    Kind::Idea(idea) => {
+                        let what = format!("idea {}", serde_json::to_string(idea)?);
                         cells.push(self.cell(None, dataset, seed, &what));
                     }
                     Kind::Training { columns, profile, .. } => {
@@ -135,6 +186,8 @@ impl<'a> Work<'a> {
     ) -> Result<Option<Found>> {
         match &self.kind {
             Kind::Calibration { columns, study } => calibration::run(context, self, (columns, study), cell),
+            Kind::Timing { .. } => timing::run(context, self, cell),
+            Kind::Idea(idea) => idea::run(context, self, idea, cell),
             Kind::Training { columns, .. } => {
                 let column = columns.iter().find(|c| Some(&c.name) == cell.column.as_ref());
                 let column =
@@ -142,5 +195,64 @@ impl<'a> Work<'a> {
                 training::run(context, self, column, cell, begun)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// Cells of an experiment as somebody at the command line would ask for it.
+    fn cells(words: &[&str]) -> Result<Vec<Cell>> {
+        let args = Alone::try_parse_from([&["reproduce"], words].concat())?.args;
+        let experiment = Experiment::named(words[0])?;
+        Work::new(&experiment, &args)?.cells()
+    }
+
+    #[test]
+    fn settings_of_every_experiment_are_sound_and_cells_are_told_apart() {
+        for experiment in Experiment::all().unwrap() {
+            for profile in ["quick", "paper"] {
+                let cells = cells(&[&experiment.name, "--profile", profile]).unwrap();
+                let mut ids: Vec<&str> = cells.iter().map(|c| c.id.as_str()).collect();
+                ids.sort_unstable();
+                ids.dedup();
+                assert_eq!(ids.len(), cells.len(), "{} {profile}", experiment.name);
+            }
+        }
+        // 15 datasets, 8 columns, 5 seeds; 5 settings on one dataset.
+        assert_eq!(cells(&["table1", "--profile", "paper"]).unwrap().len(), 600);
+        assert_eq!(cells(&["table11", "--profile", "paper"]).unwrap().len(), 750);
+        assert_eq!(cells(&["fig4", "--profile", "paper"]).unwrap().len(), 25);
+        let error = cells(&["table7", "--jobs", "2"]).unwrap_err().to_string();
+        assert!(error.contains("leave --jobs out"), "{error}");
+        let error = cells(&["fig1", "--rows", "9"]).unwrap_err().to_string();
+        assert!(error.contains("leave --only, --set and --rows out"), "{error}");
+    }
+
+    #[test]
+    fn other_settings_are_other_cells() {
+        let id = |words: &[&str]| cells(words).unwrap()[0].id.clone();
+        let plain = id(&["table4"]);
+        assert_eq!(
+            plain,
+            id(&["table4", "--jobs", "2", "--out", "elsewhere"]),
+            "where and how change nothing"
+        );
+        for other in [["--set", "train.steps=5"], ["--rows", "1000"], ["--profile", "paper"]] {
+            assert_ne!(plain, id(&["table4", other[0], other[1]]), "{other:?}");
+        }
+        assert_ne!(
+            id(&["table7"]),
+            id(&["table7", "--columns", "mopo,mopo+sumo"]),
+            "they take turns with others"
+        );
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn run(
     let values = values(&study);
     let mut summary = Summary::new(&cell.dataset);
     summary.add(cell.seed, study);
-    Ok(Some(Found { values, curve: Vec::new(), note: summary.rows().join(" ") }))
+    Ok(Some(Found { values, note: summary.rows().join(" "), ..Found::default() }))
 }
 
 /// The study's headline: all rows, next states as sampled, not clipped.

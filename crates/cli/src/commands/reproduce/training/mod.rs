@@ -2,6 +2,7 @@
 //! hand with the same settings is found, tables share their runs, and a run can be gone on with by hand.
 
 mod report;
+mod statistics;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -13,12 +14,14 @@ use offing::run::{CONFIG, METRICS, Record, is_held, newest_step, read_metrics};
 use super::super::train::{self, plan_run, run_dir, train_planned};
 use super::cells::{Cell, Found, Value};
 use super::experiment::Trained;
+use super::local::quoted;
 use super::work::{Kind, Work};
 use crate::algorithms::{Algorithm, Plan};
 use crate::context::Context;
 use crate::signals;
 
 pub(super) use report::{circumstances, parts};
+pub(super) use statistics::Statistics;
 pub(super) use table::Scores;
 
 /// What a finished run is told apart by: the last file an algorithm writes.
@@ -82,7 +85,7 @@ pub(super) fn command(work: &Work<'_>, column: &Trained) -> String {
     words.extend(args.profile.map(|p| format!("--profile {p}")));
     words.extend(args.preset.map(|p| format!("--preset {p}")));
     words.extend(args.rows.map(|rows| format!("--rows {rows}")));
-    words.extend(args.set.iter().map(|set| format!("--set '{set}'")));
+    words.extend(args.set.iter().map(|set| format!("--set {}", quoted(set))));
     words.join(" ")
 }
 
@@ -109,7 +112,8 @@ fn found(dir: &Path, column: &str) -> Result<Found> {
         }
     }
     let scores = curve("score");
-    Ok(Found { values, curve: if scores.is_empty() { curve("return") } else { scores }, note: String::new() })
+    let curve = if scores.is_empty() { curve("return") } else { scores };
+    Ok(Found { values, curve, ..Found::default() })
 }
 
 #[cfg(test)]

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use super::super::super::calibrate::Mean;
+use super::super::experiment::Panel;
 use super::super::parts::Part;
 use super::super::work::{Kind, Work};
+use super::statistics::{Statistics, profile};
 use super::table::{Head, Run, Scores, Which};
 use crate::plot::{Axis, Plot, Series};
 use crate::term;
 
 /// What the terminal shows, too; then what only pages show.
-pub(crate) fn parts(work: &Work<'_>, scores: &Scores) -> (Vec<Part>, Vec<Part>) {
+pub(crate) fn parts(work: &Work<'_>, scores: &Scores, statistics: &Statistics) -> (Vec<Part>, Vec<Part>) {
     let names: Vec<String> = scores.columns.iter().map(Head::label).collect();
     let header = || [String::new()].into_iter().chain(names.iter().cloned()).collect::<Vec<String>>();
     let unit = if scores.unit == "score" { "Normalised scores" } else { "Returns" };
@@ -18,6 +21,7 @@ pub(crate) fn parts(work: &Work<'_>, scores: &Scores) -> (Vec<Part>, Vec<Part>) 
         Part::Table(header(), scores.rows(Which::Last)),
     ];
     parts.extend(beside(scores));
+    parts.extend(statistics.parts());
     parts.push(Part::heading(format!("{unit} of the best policies on the way")));
     parts.push(Part::text(
         "Chosen by evaluating in the simulator, which offline learning does not have; the paper reports the last.",
@@ -26,7 +30,11 @@ pub(crate) fn parts(work: &Work<'_>, scores: &Scores) -> (Vec<Part>, Vec<Part>) 
     if scores.columns.iter().any(|c| c.beyond) {
         parts.push(Part::text("* not in the paper's table."));
     }
-    let mut more = vec![Part::heading("Learning curves")];
+    let mut more = Vec::new();
+    if let Some(figure) = profile(scores) {
+        more.extend([Part::heading("Performance profiles"), figure]);
+    }
+    more.push(Part::heading("Learning curves"));
     more.extend(curves(work, scores));
     more.push(Part::heading("Each column as a command"));
     if let Kind::Training { columns, .. } = &work.kind {
@@ -77,6 +85,7 @@ fn beside(scores: &Scores) -> Vec<Part> {
 /// Learning curves, one figure a dataset and panel.
 fn curves(work: &Work<'_>, scores: &Scores) -> Vec<Part> {
     let Kind::Training { panels, .. } = &work.kind else { return Vec::new() };
+    let y = if scores.unit == "score" { "normalised score" } else { "return" };
     let mut parts = Vec::new();
     for dataset in &scores.datasets {
         let mut plots: Vec<(String, Vec<&Head>)> = Vec::new();
@@ -92,14 +101,39 @@ fn curves(work: &Work<'_>, scores: &Scores) -> Vec<Part> {
                 .filter_map(|(slot, column)| curve(scores, dataset, column, slot))
                 .collect();
             if !series.is_empty() {
-                let y = if scores.unit == "score" { "normalised score" } else { "return" };
                 let plot = Plot { title, x: Axis::linear("steps"), y: Axis::linear(y), series };
                 let caption = "Mean over seeds; the shade is one standard deviation.";
                 parts.push(Part::Figure(Box::new(plot), caption.into()));
             }
         }
+        for panel in panels.iter().filter(|p| !p.at.is_empty()) {
+            parts.extend(over_values(scores, dataset, panel, y));
+        }
     }
     parts
+}
+
+/// Last scores over the number that a panel's columns differ in.
+fn over_values(scores: &Scores, dataset: &str, panel: &Panel, y: &str) -> Option<Part> {
+    let found = |(name, x): (&String, &f64)| Some((*x, scores.mean(dataset, name, Which::Last)?));
+    let found: Vec<(f64, Mean)> = panel.columns.iter().zip(&panel.at).filter_map(found).collect();
+    if found.len() < 2 {
+        return None;
+    }
+    let points = found.iter().map(|(x, m)| (*x, m.mean)).collect();
+    let seeds = (panel.columns.iter().zip(&panel.at))
+        .flat_map(|(name, x)| scores.values(dataset, name, Which::Last).into_iter().map(move |y| (*x, y)));
+    let plot = Plot {
+        title: format!("{dataset}: last policies"),
+        x: Axis::linear(&panel.title),
+        y: Axis::linear(y),
+        series: vec![
+            Series::line("mean", points)
+                .with_band(found.iter().map(|(_, m)| (m.mean - m.std, m.mean + m.std)).collect()),
+            Series::scatter("runs", seeds.collect()).in_slot(1),
+        ],
+    };
+    Some(Part::Figure(Box::new(plot), "One dot a run; the shade is one standard deviation.".into()))
 }
 
 fn curve(scores: &Scores, dataset: &str, column: &Head, slot: usize) -> Option<Series> {
@@ -110,7 +144,7 @@ fn curve(scores: &Scores, dataset: &str, column: &Head, slot: usize) -> Option<S
         run.curve.iter().for_each(|(x, y)| at.entry(*x).or_default().push(*y));
     }
     let of = |values: &[f64]| {
-        let mean = super::super::super::calibrate::Mean::of(values);
+        let mean = Mean::of(values);
         (mean.mean, mean.std)
     };
     let points: Vec<(f64, f64)> = at.iter().map(|(x, v)| (*x as f64, of(v).0)).collect();

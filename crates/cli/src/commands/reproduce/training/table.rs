@@ -252,4 +252,4 @@ fn signed(x: f64) -> String {
 
 #[cfg(test)]
 #[path = "tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -94,3 +94,19 @@ fn the_file_holds_every_number_once() {
     assert!(csv.contains("\nhopper-medium,mopo+sumo,true,best score,2,57,"), "{csv}");
     assert!(csv.contains("\nhalfcheetah-medium,mopo+sumo,true,score,0,,,68.9,"), "{csv}");
 }
+
+#[test]
+fn the_papers_own_wins_follow_from_its_rows() {
+    let experiment = Experiment::named("table1").unwrap();
+    let Grid::Training { columns, .. } = &experiment.grid else { panic!("a table of scores") };
+    let columns: Vec<&Trained> = columns.iter().collect();
+    let published = Published::of("table1").unwrap();
+    let datasets: Vec<String> = published.datasets().iter().map(|d| (*d).to_string()).collect();
+    let mut cells = Vec::new();
+    for column in &columns {
+        cells.extend(datasets.iter().map(|d| cell(&column.name, d, 0, 1.0, 1.0)));
+    }
+    let scores = Scores::of(&columns, &published, &datasets, &cells);
+    let wins: Vec<(usize, usize)> = scores.columns.iter().filter_map(|c| scores.paper_wins(c)).collect();
+    assert_eq!(wins, [(11, 15), (10, 15), (10, 15), (9, 15)], "as its text says");
+}

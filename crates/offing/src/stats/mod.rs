@@ -1,10 +1,13 @@
-//! Statistics of studies, in f64: correlations, detection curves, bootstrap intervals. Ties share their mean rank.
+//! Statistics of studies, in f64: correlations, detection curves, bootstrap intervals; [`runs`] has those of
+//! whole trainings. Ties share their mean rank.
 //!
 //! ```
 //! use offing::stats::{auroc, spearman};
 //! assert!((spearman(&[1.0, 2.0, 3.0], &[10.0, 20.0, 15.0]) - 0.5).abs() < 1e-12);
 //! assert_eq!(auroc(&[0.1, 0.4, 0.35, 0.8], &[false, false, true, true]), 0.75);
 //! ```
+
+pub mod runs;
 
 use crate::rng::Rng;
 
