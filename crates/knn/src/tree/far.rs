@@ -71,7 +71,7 @@ impl Walker<'_> {
     /// The query's lanes as a leaf (or a node) has them.
     fn spot(&self, image: &Image, node: bool) -> Spot {
         let (p, grid) = (&self.parts.projection, &self.parts.grid);
-        let lanes: Vec<f64> = (0..p.lanes(node)).map(|i| grid.from_low(p, image, node, i)).collect();
+        let lanes: Vec<f64> = (0..p.lanes(node)).map(|i| grid.above_low(p, image, node, i)).collect();
         // Lanes, and steps times their number, are rounded to some 1e-16.
         let rounding = 1e-6 * grid.step + 1e-14 * lanes.iter().map(|l| l.abs()).sum::<f64>();
         let error = grid.row_error[usize::from(node)] * grid.step + image.error + rounding;

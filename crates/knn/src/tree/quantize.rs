@@ -93,7 +93,7 @@ impl Grid {
     }
 
     /// How far lane `i` of an image lies above where the grid begins, inside or not.
-    pub(crate) fn from_low(&self, p: &Projection, image: &Image, node: bool, i: usize) -> f64 {
+    pub(crate) fn above_low(&self, p: &Projection, image: &Image, node: bool, i: usize) -> f64 {
         let lane = Self::lane_of(p, node, i);
         Self::value(image, lane) - self.low[lane]
     }
