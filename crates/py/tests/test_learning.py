@@ -55,20 +55,21 @@ def test_the_same_seed_gives_the_same_bytes_on_any_threads(log, tmp_path):
 
 
 def test_ctrl_c_saves_and_the_same_call_goes_on(log, tmp_path):
-    whole = train(log, tmp_path / "whole", steps=3000).path.read_bytes()
+    # Long enough to be still at it when the signal comes, which is as soon as the training has begun.
+    steps = 8000
+    whole = train(log, tmp_path / "whole", steps=steps).path.read_bytes()
     checkpoints = tmp_path / "cut" / "checkpoints"
 
     def interrupt():
         while not checkpoints.exists():
             time.sleep(0.01)
-        time.sleep(0.2)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
-        train(log, tmp_path / "cut", steps=3000)
+        train(log, tmp_path / "cut", steps=steps)
     assert not (tmp_path / "cut" / "policy.safetensors").exists()
-    assert train(log, tmp_path / "cut", steps=3000).path.read_bytes() == whole
+    assert train(log, tmp_path / "cut", steps=steps).path.read_bytes() == whole
 
 
 def test_mistakes_raise_with_the_programs_own_words(log, tmp_path):
