@@ -108,7 +108,7 @@ def test_an_index_of_nothing_is_refused_and_no_queries_are_no_trouble():
 def test_float32_in_c_order_is_read_where_it_lies():
     for x in (ROWS, laid_out(ROWS, "read-only"), ROWS[10:90]):
         assert _offing.address(matrix(x, "x")) == x.ctypes.data
-    for how in ("fortran", "strided", "reversed"):
+    for how in ("fortran", "strided", "reversed", "unaligned"):
         x = laid_out(ROWS, how)
         assert _offing.address(matrix(x, "x")) != x.ctypes.data
 

@@ -54,7 +54,15 @@ def test_the_same_seed_gives_the_same_bytes_on_any_threads(log, tmp_path):
     assert train(log, tmp_path / "c", seed=1).path.read_bytes() != a
 
 
-def test_ctrl_c_saves_and_the_same_call_goes_on(log, tmp_path):
+@pytest.fixture
+def sigint():
+    """Python's own handler, also where whoever started the tests ignores the signal, as shells do in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_saves_and_the_same_call_goes_on(log, tmp_path, sigint):
     # Long enough to be still at it when the signal comes, which is as soon as the training has begun.
     steps = 8000
     whole = train(log, tmp_path / "whole", steps=steps).path.read_bytes()

@@ -20,7 +20,7 @@ def array(x: Any, name: str) -> NDArray[np.float32]:
         raise ValueError(f"{name}: wanted an array of numbers, found {type(x).__name__} ({error})") from None
     if found.dtype.kind not in "fiub":
         raise ValueError(f"{name}: wanted an array of real numbers, found dtype {found.dtype}")
-    return np.asarray(found, dtype=np.float32, order="C")
+    return np.require(found, np.float32, ["C", "ALIGNED"])
 
 
 def matrix(x: Any, name: str) -> NDArray[np.float32]:
