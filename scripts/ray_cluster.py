@@ -87,7 +87,10 @@ def test_a_grid_survives_the_loss_of_a_node(cluster, tmp_path, monkeypatch):
     killer.start()
     assert run_grid(str(grid), words("ray")) == 0
     killer.join()
-    assert sum(node["Alive"] for node in ray.nodes()) == 2, "the head and one node are left"
+    deadline = time.monotonic() + 60  # The head notices a loss only after some missed heartbeats.
+    while sum(node["Alive"] for node in ray.nodes()) != 2:
+        assert time.monotonic() < deadline, "the head and one node are left"
+        time.sleep(0.5)
     for ending in ("csv", "cells.csv", "curves.csv"):
         alone, together = ((tmp_path / f"{name}-out" / f"tiny.{ending}").read_bytes() for name in ("local", "ray"))
         assert together == alone, ending
