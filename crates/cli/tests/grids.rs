@@ -3,27 +3,18 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
+mod training;
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Settings of runs that take a second each.
-const SET: &[&str] = &[
-    "model.ensemble.hidden=[16,16]",
-    "model.ensemble.decay=[0.0,0.0,0.0]",
-    "model.ensemble.members=3",
-    "model.ensemble.elites=2",
-    "model.ensemble.max_epochs=2",
-    "rollout.every=50",
-    "rollout.starts=100",
-    "sac.hidden=[32,32]",
-    "train.batch=64",
-    "train.steps=300",
-    "train.evaluate_every=100",
-    "train.checkpoint_every=50",
-    "train.episodes=2",
-];
+use training::{SMALL, data, ended_well};
+
+/// Settings of every cell.
+fn settings() -> impl Iterator<Item = &'static str> {
+    SMALL.iter().copied().chain(["train.steps=300"])
+}
 
 /// A directory with a dataset and a grid of four cells: two columns, two seeds.
 struct Bench {
@@ -33,9 +24,8 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let bench = Self { temp: tempfile::tempdir().unwrap() };
-        let make = ["-q", "data", "make", "hopper-random", "--rows", "3000", "--out", "hopper-random.hdf5"];
-        ended_well(&bench.command(&make).output().unwrap());
-        let set: Vec<String> = SET.iter().map(|s| format!("'{s}'")).collect();
+        data(bench.temp.path());
+        let set: Vec<String> = settings().map(|s| format!("'{s}'")).collect();
         let text = format!(
             "title = 'Tiny'\nabout = 'A tiny grid.'\npaper = 'table1'\n\
              [profile.tiny]\ndatasets = ['hopper-random.hdf5']\nseeds = 2\nsettings = 'paper'\nset = [{}]\n\
@@ -82,11 +72,6 @@ impl Bench {
             assert!(a == b, "{} differs", a.0);
         }
     }
-}
-
-fn ended_well(output: &Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Every file under `dir` of that name.
@@ -181,7 +166,7 @@ fn cells_can_be_run_by_somebody_else_and_collected_later() {
     let bench = Bench::new();
     // One of the four was trained by hand, with the same settings.
     let mut train = vec!["-q", "train", "mopo", "hopper-random.hdf5", "--seed", "1"];
-    SET.iter().for_each(|set| train.extend(["--set", set]));
+    settings().for_each(|set| train.extend(["--set", set]));
     ended_well(&bench.command(&train).output().unwrap());
     let by_hand = found(&bench.path("runs"), "metrics.jsonl");
     let written = std::fs::metadata(&by_hand[0]).unwrap().modified().unwrap();

@@ -3,50 +3,20 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
+mod training;
 
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use common::command;
-
-fn ended_well(output: &Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// A small dataset of the hopper.
-fn data(dir: &Path) -> String {
-    let out = dir.join("hopper-random.hdf5").to_str().unwrap().to_string();
-    ended_well(
-        &command(&["-q", "data", "make", "hopper-random", "--rows", "3000", "--out", &out]).output().unwrap(),
-    );
-    out
-}
+use training::{SMALL, data, ended_well};
 
 /// Arguments of a tiny grid of two seeds: everything is there, nothing takes long.
 fn tiny<'a>(table: &'a str, only: &'a str, dir: &'a str, out: &'a str) -> Vec<&'a str> {
     let mut args = vec!["reproduce", table, "--only", only, "--seeds", "2", "--dir", dir, "--out", out];
-    for set in [
-        "model.ensemble.hidden=[16,16]",
-        "model.ensemble.decay=[0.0,0.0,0.0]",
-        "model.ensemble.members=3",
-        "model.ensemble.elites=2",
-        "model.ensemble.max_epochs=2",
-        "rollout.every=50",
-        "rollout.starts=100",
-        "sac.hidden=[32,32]",
-        "train.batch=64",
-        "train.steps=200",
-        "train.evaluate_every=100",
-        "train.checkpoint_every=50",
-        "train.episodes=2",
-        "starts=10",
-        "length=10",
-        "bootstrap=10",
-    ] {
-        args.extend(["--set", set]);
-    }
+    let study = ["train.steps=200", "starts=10", "length=10", "bootstrap=10"];
+    SMALL.iter().chain(&study).for_each(|set| args.extend(["--set", set]));
     args
 }
 

@@ -22,58 +22,44 @@ pub(crate) struct Sumo {
     rewards: Option<Array1<f32>>,
 }
 
-/// Transitions from arrays of the same number of rows.
-fn batch(
-    obs: &Matrix<'_>,
-    act: &Matrix<'_>,
-    next_obs: &Matrix<'_>,
-    rew: Option<&Column<'_>>,
-) -> PyResult<Batch> {
-    let (obs, act, next_obs) = (rows("obs", obs)?, rows("act", act)?, rows("next_obs", next_obs)?);
-    let rew = rew.map_or_else(|| Array1::zeros(obs.nrows()), |r| r.as_array().to_owned());
-    let lengths = [obs.nrows(), act.nrows(), next_obs.nrows(), rew.len()];
-    if lengths.iter().any(|&n| n != lengths[0]) || obs.ncols() != next_obs.ncols() {
-        let shapes = [obs.dim(), act.dim(), next_obs.dim()];
-        return Err(PyValueError::new_err(format!(
-            "wanted obs, act, next_obs and rewards of the same number of rows, and obs as wide as next_obs; found {shapes:?} \
-             and {} rewards",
-            rew.len()
-        )));
+/// Transitions as Python hands them over: observations, actions, next observations, and rewards where there are any.
+#[derive(FromPyObject)]
+struct Steps<'py>(Matrix<'py>, Matrix<'py>, Matrix<'py>, Option<Column<'py>>);
+
+impl Steps<'_> {
+    fn batch(&self) -> PyResult<Batch> {
+        let Self(obs, act, next_obs, rew) = self;
+        let (obs, act, next_obs) = (rows("obs", obs)?, rows("act", act)?, rows("next_obs", next_obs)?);
+        let rew = rew.as_ref().map_or_else(|| Array1::zeros(obs.nrows()), |r| r.as_array().to_owned());
+        let lengths = [obs.nrows(), act.nrows(), next_obs.nrows(), rew.len()];
+        if lengths.iter().any(|&n| n != lengths[0]) || obs.ncols() != next_obs.ncols() {
+            let shapes = [obs.dim(), act.dim(), next_obs.dim()];
+            return Err(PyValueError::new_err(format!(
+                "wanted obs, act, next_obs and rewards of the same number of rows, and obs as wide as next_obs; found \
+                 {shapes:?} and {} rewards",
+                rew.len()
+            )));
+        }
+        let done = Array1::from_elem(obs.nrows(), false);
+        Ok(Batch { obs: obs.to_owned(), act: act.to_owned(), rew, next_obs: next_obs.to_owned(), done })
     }
-    let done = Array1::from_elem(obs.nrows(), false);
-    Ok(Batch { obs: obs.to_owned(), act: act.to_owned(), rew, next_obs: next_obs.to_owned(), done })
 }
 
 #[pymethods]
 impl Sumo {
     /// `settings` is JSON: the table `[uncertainty]` of a configuration.
     #[new]
-    fn new(
-        py: Python<'_>,
-        obs: Matrix<'_>,
-        act: Matrix<'_>,
-        next_obs: Matrix<'_>,
-        rewards: Option<Column<'_>>,
-        settings: &str,
-        threads: usize,
-    ) -> PyResult<Self> {
+    fn new(py: Python<'_>, steps: Steps<'_>, settings: &str, threads: usize) -> PyResult<Self> {
         let config: SumoConfig =
             serde_json::from_str(settings).map_err(|e| PyValueError::new_err(format!("Sumo: {e}")))?;
-        let data = batch(&obs, &act, &next_obs, rewards.as_ref())?;
+        let data = steps.batch()?;
         let inner =
             py.detach(|| offing::uncertainty::Sumo::new(&config, &data, threads)).map_err(of_library)?;
-        Ok(Self { inner, rewards: rewards.map(|_| data.rew) })
+        Ok(Self { inner, rewards: steps.3.map(|_| data.rew) })
     }
 
-    fn score<'py>(
-        &self,
-        py: Python<'py>,
-        obs: Matrix<'py>,
-        act: Matrix<'py>,
-        next_obs: Matrix<'py>,
-        rewards: Option<Column<'py>>,
-    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        let rows = batch(&obs, &act, &next_obs, rewards.as_ref())?;
+    fn score<'py>(&self, py: Python<'py>, steps: Steps<'py>) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        let rows = steps.batch()?;
         let u = py.detach(|| self.inner.score_rows(&rows)).map_err(of_library)?;
         Ok(u.into_pyarray(py))
     }
@@ -82,13 +68,10 @@ impl Sumo {
     fn support<'py>(
         &self,
         py: Python<'py>,
-        obs: Matrix<'py>,
-        act: Matrix<'py>,
-        next_obs: Matrix<'py>,
-        rewards: Option<Column<'py>>,
+        steps: Steps<'py>,
         count: usize,
     ) -> PyResult<(Bound<'py, PyArray1<f32>>, Found<'py>)> {
-        let rows = batch(&obs, &act, &next_obs, rewards.as_ref())?;
+        let rows = steps.batch()?;
         let (u, neighbors) = py.detach(|| self.inner.score_with_support(&rows, count)).map_err(of_library)?;
         Ok((u.into_pyarray(py), found(py, neighbors)))
     }
@@ -97,13 +80,10 @@ impl Sumo {
     fn truncate<'py>(
         &self,
         py: Python<'py>,
-        obs: Matrix<'py>,
-        act: Matrix<'py>,
-        next_obs: Matrix<'py>,
-        rewards: Option<Column<'py>>,
+        steps: Steps<'py>,
         alpha: f32,
     ) -> PyResult<Bound<'py, PyArray1<bool>>> {
-        let rows = batch(&obs, &act, &next_obs, rewards.as_ref())?;
+        let rows = steps.batch()?;
         let beyond = py.detach(|| self.inner.exceeds_rows(&rows, self.inner.threshold(alpha).score));
         Ok(beyond.map_err(of_library)?.into_pyarray(py))
     }

@@ -61,6 +61,11 @@ def test_layout_and_type_change_nothing(x, how, k):
     assert same(INDEX.search(laid_out(x, how), k), INDEX.search(plain, k))
 
 
+@pytest.mark.parametrize("how", ["fortran", "strided", "reversed", "read-only", "unaligned", "list"])
+def test_rows_are_indexed_the_same_in_any_layout(how):
+    assert same(offing.Index(laid_out(ROWS, how), threads=1).search(ROWS[:9] + 0.1, 3), INDEX.search(ROWS[:9] + 0.1, 3))
+
+
 @settings(max_examples=60, deadline=None)
 @given(x=queries(np.float32), k=st.integers(1, 5))
 def test_answers_are_those_of_a_scan(x, k):

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 import offing
-from offing import _offing
-from offing._arrays import matrix
 
 
 def scan(rows, queries, k):
@@ -20,24 +18,6 @@ def test_a_search_equals_a_scan(rows):
     expected, order = scan(rows, queries, 5)
     assert (found == order).all()
     np.testing.assert_allclose(distances, expected, rtol=1e-6)
-
-
-def test_any_layout_and_type_gives_the_same_answer(rows):
-    index = offing.Index(rows)
-    queries = np.random.default_rng(1).normal(size=(20, 6)).astype(np.float32)
-    expected = index.search(queries, 3)
-    wide = np.zeros((20, 12), np.float32)
-    wide[:, ::2] = queries
-    for same in (np.asfortranarray(queries), queries.astype(np.float64), wide[:, ::2], queries.tolist()):
-        for a, b in zip(index.search(same, 3), expected):
-            assert (a == b).all()
-    for a, b in zip(offing.Index(np.asfortranarray(rows)).search(queries, 3), expected):
-        assert (a == b).all()
-
-
-def test_float32_in_c_order_is_not_copied(rows):
-    assert matrix(rows, "rows") is rows or np.shares_memory(matrix(rows, "rows"), rows)
-    assert _offing.address(matrix(rows, "rows")) == rows.ctypes.data
 
 
 def test_self_search_leaves_the_row_itself_out(rows):

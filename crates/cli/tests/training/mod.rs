@@ -1,4 +1,6 @@
-//! Small trainings that tests of runs share.
+//! Small trainings that tests of runs and of grids share.
+
+#![allow(dead_code, reason = "not every file of tests needs all of it")]
 
 use std::path::Path;
 use std::process::Output;
@@ -20,25 +22,26 @@ pub(crate) fn data(dir: &Path) -> String {
     out
 }
 
-/// Arguments of a tiny run: everything is there, nothing takes long.
+/// Settings of trainings that have everything and take about a second.
+pub(crate) const SMALL: &[&str] = &[
+    "model.ensemble.hidden=[16,16]",
+    "model.ensemble.decay=[0.0,0.0,0.0]",
+    "model.ensemble.members=3",
+    "model.ensemble.elites=2",
+    "model.ensemble.max_epochs=2",
+    "rollout.every=50",
+    "rollout.starts=100",
+    "sac.hidden=[32,32]",
+    "train.batch=64",
+    "train.evaluate_every=100",
+    "train.checkpoint_every=50",
+    "train.episodes=2",
+];
+
+/// Arguments of a tiny run.
 pub(crate) fn tiny<'a>(algorithm: &'a str, data: &'a str, dir: &'a str, threads: &'a str) -> Vec<&'a str> {
     let mut args = vec!["-q", "--threads", threads, "train", algorithm, data, "--dir", dir, "--steps", "400"];
-    for set in [
-        "model.ensemble.hidden=[16,16]",
-        "model.ensemble.decay=[0.0,0.0,0.0]",
-        "model.ensemble.members=3",
-        "model.ensemble.elites=2",
-        "model.ensemble.max_epochs=2",
-        "rollout.every=50",
-        "rollout.starts=100",
-        "sac.hidden=[32,32]",
-        "train.batch=64",
-        "train.evaluate_every=100",
-        "train.checkpoint_every=50",
-        "train.episodes=2",
-    ] {
-        args.extend(["--set", set]);
-    }
+    SMALL.iter().for_each(|set| args.extend(["--set", set]));
     args
 }
 

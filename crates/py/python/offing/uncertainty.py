@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from offing import _offing
 from offing._arrays import column, count, matrix, threads_or_all
 
-
 _F32 = NDArray[np.float32]
+_Steps = tuple[_F32, _F32, _F32, "_F32 | None"]
 
 
 class Sumo:
@@ -49,22 +49,19 @@ class Sumo:
     ) -> None:
         settings = {"k": count(k, "k"), "vector": vector, "metric": metric, "columns": columns}
         self._wants_rewards = vector == "s+a+r+s'"
-        if self._wants_rewards and rewards is None:
-            raise ValueError("Sumo: the search vector s+a+r+s' needs rewards, found none")
-        rewards = None if rewards is None else column(rewards, "rewards")
         threads = threads_or_all(threads) or os.cpu_count() or 1
-        self._native = _offing.Sumo(*self._rows(obs, act, next_obs), rewards, json.dumps(settings), threads)
+        self._native = _offing.Sumo(self._steps(obs, act, next_obs, rewards), json.dumps(settings), threads)
 
     def __call__(self, obs: Any, act: Any, next_obs: Any, rewards: Any = None) -> NDArray[np.float32]:
         """u of each row."""
-        return self._native.score(*self._rows(obs, act, next_obs), self._rewards(rewards))
+        return self._native.score(self._steps(obs, act, next_obs, rewards))
 
     def support(
         self, obs: Any, act: Any, next_obs: Any, rewards: Any = None, rows: int = 1
     ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.uint32]]:
         """u of each row, and the distances and numbers of the ``rows`` dataset rows nearest to it."""
-        steps = self._rows(obs, act, next_obs)
-        u, (distances, numbers) = self._native.support(*steps, self._rewards(rewards), count(rows, "rows"))
+        steps = self._steps(obs, act, next_obs, rewards)
+        u, (distances, numbers) = self._native.support(steps, count(rows, "rows"))
         return u, distances, numbers
 
     def epsilon(self, alpha: float = 1.0) -> float:
@@ -79,7 +76,7 @@ class Sumo:
         self, obs: Any, act: Any, next_obs: Any, rewards: Any = None, alpha: float = 1.0
     ) -> NDArray[np.bool_]:
         """Which rows to cut: u > ε. Searches for yes or no only."""
-        return self._native.truncate(*self._rows(obs, act, next_obs), self._rewards(rewards), alpha)
+        return self._native.truncate(self._steps(obs, act, next_obs, rewards), alpha)
 
     def penalty(
         self, rewards: Any, u: Any, lam: float = 1.0, reward_range: float | None = None
@@ -93,11 +90,8 @@ class Sumo:
     def __len__(self) -> int:
         return len(self._native)
 
-    @staticmethod
-    def _rows(obs: Any, act: Any, next_obs: Any) -> tuple[_F32, _F32, _F32]:
-        return matrix(obs, "obs"), matrix(act, "act"), matrix(next_obs, "next_obs")
-
-    def _rewards(self, rewards: Any) -> NDArray[np.float32] | None:
+    def _steps(self, obs: Any, act: Any, next_obs: Any, rewards: Any) -> _Steps:
         if self._wants_rewards and rewards is None:
             raise ValueError("Sumo: the search vector s+a+r+s' needs rewards, found none")
-        return None if rewards is None else column(rewards, "rewards")
+        rewards = None if rewards is None else column(rewards, "rewards")
+        return matrix(obs, "obs"), matrix(act, "act"), matrix(next_obs, "next_obs"), rewards

@@ -75,7 +75,7 @@ impl Local<'_> {
             .and_then(|log| Ok((log.try_clone()?, log)))
             .with_context(|| format!("{}: cannot write", path.display()))
             .and_then(|(out, log)| {
-                let mut command = program()?;
+                let mut command = invocation::command()?;
                 command.args(["--threads", &self.threads.to_string()]).args(&self.grid);
                 command.args(["--cell", &cell.id, "--tied"]);
                 command.stdin(Stdio::piped()).stdout(out).stderr(log);
@@ -117,11 +117,6 @@ impl Local<'_> {
         }
         Ok(false)
     }
-}
-
-/// How this program is called.
-pub(super) fn program() -> Result<Command> {
-    invocation::command()
 }
 
 /// The words of a command, for scripts and lists.

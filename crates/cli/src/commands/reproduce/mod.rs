@@ -21,11 +21,11 @@ use offing_mujoco::Physics;
 
 use super::bench::positive;
 use crate::context::Context;
-use crate::{signals, term};
+use crate::{invocation, signals, term};
 use cells::{Cell, Ledger, Outcome};
 use collect::collect;
 use experiment::Experiment;
-use local::{Local, program, words};
+use local::{Local, words};
 use slurm::Slurm;
 use work::Work;
 
@@ -222,7 +222,7 @@ fn list_cells(args: &Args, cells: &[Cell], ledger: &Ledger) -> Result<ExitCode> 
             rows.push(vec![cell.id.clone(), column, dataset, seed, outcome.word().into()]);
             continue;
         }
-        let mut command = program()?;
+        let mut command = invocation::command()?;
         command.args(args.again()).args(["--cell", &cell.id]);
         let mut line = serde_json::to_value(cell)?;
         line["state"] = outcome.word().into();

@@ -11,10 +11,10 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use offing::home::write_atomic;
 use serde::{Deserialize, Serialize};
 
-use super::cells::{Cell, Ledger, Outcome};
-use super::local::{program, quoted, words};
+use super::cells::{Cell, Ledger, Outcome, file_part};
+use super::local::{quoted, words};
 use crate::context::Context;
-use crate::{signals, term};
+use crate::{invocation, signals, term};
 
 /// What was submitted last, as `OUT/slurm/job.json` keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,7 +87,7 @@ impl Slurm<'_> {
         let at_once = self.jobs.map_or(String::new(), |n| format!("%{n}"));
         let mut lines = vec![
             "#!/bin/sh".to_string(),
-            format!("#SBATCH --job-name=offing-{}", file_name(self.name)),
+            format!("#SBATCH --job-name=offing-{}", file_part(self.name)),
             format!("#SBATCH --array=0-{}{at_once}", cells.len().saturating_sub(1)),
             format!("#SBATCH --cpus-per-task={}", self.threads),
             format!("#SBATCH --chdir={}", quoted(&here.display().to_string())),
@@ -103,7 +103,7 @@ impl Slurm<'_> {
         lines.extend(cells.iter().enumerate().map(|(i, cell)| format!("{i}) id={} ;;", quoted(&cell.id))));
         lines.push("*) echo \"no cell $SLURM_ARRAY_TASK_ID\" >&2; exit 2 ;;".into());
         lines.push("esac".into());
-        let mut command = program()?;
+        let mut command = invocation::command()?;
         command.args(["--threads", &self.threads.to_string()]).args(&self.grid);
         let command: Vec<String> = words(&command).iter().map(|word| quoted(word)).collect();
         lines.push(format!("exec {} --cell \"$id\"", command.join(" ")));
@@ -208,11 +208,6 @@ fn tool(name: &str, args: &[String]) -> Result<String> {
 
 fn write(path: &Path, text: &str) -> Result<()> {
     Ok(write_atomic(path, |f| std::io::Write::write_all(f, text.as_bytes()))?)
-}
-
-/// The name of an experiment, which may be a path, as a word.
-fn file_name(name: &str) -> String {
-    super::cells::file_part(name)
 }
 
 #[cfg(test)]
