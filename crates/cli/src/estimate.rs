@@ -145,14 +145,12 @@ fn step_cost(of: &Forecast<'_>, few: &Dataset, team: &Team) -> Result<(Before, f
         let first: &Instant = first.get_or_insert_with(Instant::now);
         if steps > 0 && first.elapsed().as_secs_f64() > PROBE { Flow::Stop } else { Flow::Continue }
     };
-    let goal = of.data.sim.as_ref().and_then(|s| s.goal.as_ref());
     let mut session = Session {
         data: few,
         home: &home,
         team,
         seed: of.written.seed,
         arena: None,
-        goal: goal.map(|g| [g[[0, 0]] as f32, g[[0, 1]] as f32]),
         run: &mut run,
         watch: &mut watch,
         clock: Clock::default(),

@@ -61,15 +61,12 @@ pub(crate) fn in_session<T>(
         if signals::asked_to_stop() { Flow::Stop } else { Flow::Continue }
     };
     let team = Team::new(rayon::current_num_threads());
-    let goal =
-        job.dataset.sim.as_ref().and_then(|s| s.goal.as_ref()).map(|g| [g[[0, 0]] as f32, g[[0, 1]] as f32]);
     let mut session = Session {
         data: job.dataset,
         home: context.home(),
         team: &team,
         seed: job.seed,
         arena,
-        goal,
         run,
         watch: &mut watch,
         clock: Clock::default(),

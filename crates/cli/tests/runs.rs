@@ -166,6 +166,18 @@ fn the_cost_is_told_before_and_a_dry_run_leaves_nothing_behind() {
     let again = ["-q", "--threads", "2", "train", "--config", file.to_str().unwrap(), "--dry-run"];
     let again = ended_well(&command(&again).output().unwrap());
     assert_eq!(again.lines().filter(|l| !l.starts_with("about ")).collect::<Vec<_>>(), settings);
+    // Its seed and physics are part of a run, unless others are asked for.
+    let other = settings.join("\n").replace("seed = 0", "seed = 7").replace("d4rl-v2", "gymnasium-v5");
+    std::fs::write(&file, other).unwrap();
+    let dry = |more: &[&str]| {
+        let mut args = vec!["-q", "--threads", "2", "train", "--config", file.to_str().unwrap(), "--dry-run"];
+        args.extend(more);
+        ended_well(&command(&args).output().unwrap())
+    };
+    let kept = dry(&[]);
+    assert!(kept.contains("\nseed = 7\n") && kept.contains("physics = \"gymnasium-v5\""), "{kept}");
+    let changed = dry(&["--seed", "0", "--physics", "gymnasium-v4"]);
+    assert!(changed.contains("\nseed = 0\n") && changed.contains("physics = \"gymnasium-v4\""), "{changed}");
 }
 
 #[test]
@@ -176,6 +188,10 @@ fn runs_are_ranked_without_the_simulator_and_the_budget_is_told() {
     let dir = |name: &str| runs.join(name).to_str().unwrap().to_string();
     ended_well(&command(&tiny("mopo+sumo", &data, &dir("a"), "2")).output().unwrap());
     ended_well(&command(&tiny("bc", &data, &dir("b"), "2")[..10]).output().unwrap());
+    // A calibration study lies among runs, as it does by default; it is none.
+    std::fs::create_dir_all(dir("calibrate")).unwrap();
+    std::fs::write(runs.join("calibrate/config.toml"), "dataset = 'hopper-random'\n[study]\nstarts = 3\n")
+        .unwrap();
     let json = |name: &str| temp.path().join(name).to_str().unwrap().to_string();
     let rank = |threads: &str, file: &str, more: &[&str]| {
         let all = runs.to_str().unwrap();

@@ -42,10 +42,17 @@ fn a_run_killed_again_and_again_ends_as_if_nothing_had_happened() {
     for piece in ["last policy", "best on the way", "dataset's mean return"] {
         assert!(text.contains(piece), "{text}");
     }
-    for pause in [0, 40, 90, 170] {
+    // At random moments: before the first step, while learning, while a checkpoint is written. The last waits for one, so
+    // that there is something to go on with.
+    let seed = std::time::UNIX_EPOCH.elapsed().unwrap().subsec_nanos();
+    let pauses = [(seed % 97) * 10, (seed / 97) % 600, (seed / 9973) % 1200, seed % 150];
+    eprintln!("killing after {pauses:?} ms");
+    for (i, pause) in pauses.into_iter().enumerate() {
         let mut child = start(&tiny("mopo+sumo", &data, killed, "1"));
-        wait_for_checkpoint(killed, &mut child);
-        std::thread::sleep(Duration::from_millis(pause));
+        if i == 3 {
+            wait_for_checkpoint(killed, &mut child);
+        }
+        std::thread::sleep(Duration::from_millis(pause.into()));
         // SIGKILL: the process gets no chance to tidy up.
         let _ = child.kill();
         child.wait().unwrap();
@@ -124,6 +131,20 @@ fn nonsense_is_one_clear_line() {
     let output = command(&other).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.contains("`steps = 400` there, `steps = 300` asked for"), "{error}");
+}
+
+#[test]
+fn losses_that_explode_end_a_run_with_one_line() {
+    let temp = tempfile::tempdir().unwrap();
+    let data = data(temp.path());
+    let dir = temp.path().join("run");
+    let mut args = tiny("mopo+sumo", &data, dir.to_str().unwrap(), "2");
+    args.extend(["--set", "sac.critic_lr=1e25"]);
+    let output = command(&args).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.lines().count() == 1 && error.contains("lower the learning rate"), "{error}");
+    assert!(!dir.join("policy.safetensors").exists(), "a broken policy is no result");
 }
 
 #[test]

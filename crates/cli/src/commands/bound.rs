@@ -42,7 +42,9 @@ pub(crate) fn terms(config: &Table, records: &[Record]) -> Vec<Term> {
         value.as_float().or_else(|| value.as_integer().map(|n| n as f64))
     };
     let rule = setting(&["pessimism", "kind"]).and_then(Value::as_str);
-    let (Some(rule), Some(gamma)) = (rule, number(&["sac", "gamma"])) else { return Vec::new() };
+    // The learner's own, or the planner's (MOReL).
+    let gamma = number(&["sac", "gamma"]).or_else(|| number(&["npg", "gamma"]));
+    let (Some(rule), Some(gamma)) = (rule, gamma) else { return Vec::new() };
     // The last rollouts are those of the policy the run returns.
     let last = |key: &str| records.iter().rev().find_map(|r| r.get(key).and_then(|v| v.as_f64()));
     match rule {
@@ -148,6 +150,9 @@ mod tests {
             (found[0].value.unwrap() - 80.0).abs() < 1e-9 && (found[1].value.unwrap() - 40.0).abs() < 1e-9
         );
         assert!(found[0].from.contains("α = 2"), "{found:?}");
+        let planned = config.replace("truncate", "halt").replace("settings.sac", "settings.npg");
+        let record = serde_json::json!({ "step": 10, "epsilon": 8.0, "reward_range": 4.0 });
+        assert_eq!(of(&planned, &[record])[0].value, found[0].value, "a planner's discount counts alike");
         let old = of(config, &[serde_json::json!({ "step": 10, "epsilon": 8.0 })]);
         assert_eq!(old[0].value, None);
         assert!(old[0].from.contains("r_max was not recorded"), "{old:?}");

@@ -89,7 +89,7 @@ fn learn(
     let plan = train::Args {
         algorithm: Some("mopo+sumo".into()),
         dataset: Some(data.display().to_string()),
-        seed: args.seed,
+        seed: Some(args.seed),
         steps: args.steps,
         set: overrides.to_vec(),
         dir: Some(args.dir.join(name)),

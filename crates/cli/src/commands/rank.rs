@@ -25,6 +25,7 @@ use toml::Value;
 
 use super::data::write_json;
 use super::eval::POLICIES;
+use super::report::is_study;
 use super::train::{Written, reopen};
 use crate::context::Context;
 use crate::term;
@@ -122,7 +123,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
 /// All runs at or below a path, in the order of their names.
 fn find(path: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     if path.join(CONFIG).is_file() {
-        found.push(path.to_path_buf());
+        if !is_study(path) {
+            found.push(path.to_path_buf());
+        }
         return Ok(());
     }
     let entries = std::fs::read_dir(path)
@@ -234,6 +237,7 @@ fn in_the_model(
         team: team.clone(),
         seed: args.seed,
         home: Some(session.home),
+        baseline: true,
     };
     let sumo: Box<dyn Uncertainty> = UncertaintyConfig::from_id("sumo")?.build(&source)?;
     let cfg = ModelReturnConfig { length: args.length, gamma: args.gamma, ..ModelReturnConfig::default() };

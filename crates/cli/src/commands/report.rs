@@ -185,7 +185,9 @@ fn short(dataset: &str) -> String {
 /// All runs at or below a path.
 fn find(path: &Path, found: &mut Vec<Run>) -> Result<()> {
     if path.join(CONFIG).is_file() && path.join(METRICS).is_file() {
-        found.push(Run::read(path)?);
+        if !is_study(path) {
+            found.push(Run::read(path)?);
+        }
         return Ok(());
     }
     let entries = std::fs::read_dir(path)
@@ -194,6 +196,11 @@ fn find(path: &Path, found: &mut Vec<Run>) -> Result<()> {
         find(&entry.path(), found)?;
     }
     Ok(())
+}
+
+/// Whether the directory is one of `offing calibrate`, which also trains a policy: without a rule, for its rollouts alone.
+pub(crate) fn is_study(dir: &Path) -> bool {
+    crate::config::read_table(&dir.join(CONFIG)).is_ok_and(|config| config.contains_key("study"))
 }
 
 fn page(runs: &[Run]) -> Page {

@@ -30,10 +30,11 @@ pub(crate) struct Args {
     /// A path, a D4RL or Minari id, or the name of a made set.
     #[arg(required_unless_present_any = ["resume", "config"])]
     pub(crate) dataset: Option<String>,
-    /// Seed of everything random; the same seed gives the same bytes.
-    #[arg(long, default_value_t = 0)]
-    pub(crate) seed: u64,
-    /// Hyperparameters by another source: `paper` or `kit`, where they differ from the default.
+    /// Seed of everything random; the same seed gives the same bytes [default: the --config's, or 0].
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Hyperparameters by another source, where they differ from the default: `kit` (mopo), `paper` (amorel), `mjrl`
+    /// (morel).
     #[arg(long)]
     pub(crate) preset: Option<String>,
     /// `quick`: small networks, 50,000 steps, about an hour on two cores.
@@ -51,14 +52,14 @@ pub(crate) struct Args {
     /// Learn from about so many rows: whole episodes, drawn at random.
     #[arg(long)]
     pub(crate) rows: Option<usize>,
-    /// Which physics to evaluate in.
-    #[arg(long, default_value_t)]
-    pub(crate) physics: Physics,
+    /// Which physics to evaluate in [default: the --config's, or d4rl-v2].
+    #[arg(long)]
+    pub(crate) physics: Option<Physics>,
     /// The run directory [default: runs/<ALGORITHM>/<DATASET>/s<SEED>-<hash of the configuration>].
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// Go on with the run in this directory.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["algorithm", "dataset", "config", "set", "steps", "rows", "preset", "profile", "dir"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["algorithm", "dataset", "config", "set", "steps", "rows", "preset", "profile", "dir", "seed", "physics"])]
     pub(crate) resume: Option<PathBuf>,
     /// One JSON object on stdout for every evaluation, and no progress bar.
     #[arg(long)]
@@ -132,7 +133,9 @@ pub(crate) fn train(context: &Context, args: &Args, preset: Option<&str>) -> Res
     let planned = planned(context, args, preset)?;
     let (written, plan, dir, dataset) = &planned;
     let left = plan.train().steps.saturating_sub(newest_step(dir).unwrap_or(0));
-    if !context.quiet && !args.json && left >= LONG {
+    // A step of planning (MOReL) is a whole iteration.
+    let long = left >= LONG || matches!(plan, Plan::Morel(_));
+    if !context.quiet && !args.json && long {
         match cost(context, written, plan, dir, dataset) {
             Ok(words) => words.iter().for_each(|words| context.say(words)),
             // What is wrong, if it is, the run itself will say; a probe that fails is no reason not to start.
@@ -235,14 +238,15 @@ pub(crate) fn plan_run(context: &Context, args: &Args, preset: Option<&str>) -> 
         layers.layers.preset(preset, "the command's preset", None)?;
     }
     let mut rows = args.rows.or(layers.rows);
-    let mut seed = args.seed;
+    let (mut seed, mut physics) = (args.seed.unwrap_or_default(), args.physics.unwrap_or_default());
     if let Some(table) = &given {
         if from_file {
             let file: Written =
                 table.clone().try_into().map_err(|e: toml::de::Error| anyhow!("{}", e.message()))?;
             layers.layers.put(file.settings);
             rows = args.rows.or(file.rows);
-            seed = if args.seed == 0 { file.seed } else { args.seed };
+            seed = args.seed.unwrap_or(file.seed);
+            physics = args.physics.map_or_else(|| file.physics.parse(), Ok)?;
         } else {
             layers.layers.put(table.clone());
         }
@@ -258,7 +262,7 @@ pub(crate) fn plan_run(context: &Context, args: &Args, preset: Option<&str>) -> 
         dataset: dataset_name,
         seed,
         rows,
-        physics: args.physics.to_string(),
+        physics: physics.to_string(),
         data: dataset.digest(),
         settings: plan.table()?,
     };

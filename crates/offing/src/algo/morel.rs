@@ -347,6 +347,7 @@ fn findings(found: &Found, plan: &Plan, policy: &GaussianPolicy, guard: &Guard) 
     record_tally(tally, &mut put);
     if let Some(epsilon) = guard.epsilon() {
         put("epsilon", json!(epsilon));
+        put("reward_range", json!(guard.reward_range()));
     }
     values
 }

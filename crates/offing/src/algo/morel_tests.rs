@@ -57,7 +57,6 @@ fn train(
         team: &team,
         seed: 1,
         arena: Some(Arena { pool: &pool, reference: None }),
-        goal: None,
         run: &mut run,
         watch: &mut watch,
         clock: Clock::default(),

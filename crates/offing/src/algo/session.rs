@@ -40,8 +40,6 @@ pub struct Session<'a> {
     pub seed: u64,
     /// Where policies are scored; nowhere for data without a simulator.
     pub arena: Option<Arena<'a>>,
-    /// AntMaze's goal, for its termination function.
-    pub goal: Option<[f32; 2]>,
     /// Where results go.
     pub run: &'a mut RunDir,
     /// Told of everything; says whether to go on.
@@ -104,7 +102,7 @@ impl Session<'_> {
     pub fn model(&mut self, cfg: &ModelConfig) -> Result<Ensemble> {
         let termination = match &cfg.termination {
             Some(given) => given.clone(),
-            None => TerminationConfig::of_task(&self.data.name, self.goal)?,
+            None => TerminationConfig::of_task(&self.data.name, self.data.goal())?,
         };
         let fit = Fit {
             rows: &self.data.rows,
@@ -145,9 +143,10 @@ impl Session<'_> {
     ) -> Result<(Option<Box<dyn Uncertainty>>, Guard)> {
         let rows = &self.data.rows;
         let (team, home) = (self.team.clone(), Some(self.home));
-        let source = Source { data: rows, model: Some(model), team, seed: self.seed, home };
+        let baseline = rule.needs_baseline();
+        let source = Source { data: rows, model: Some(model), team, seed: self.seed, home, baseline };
         let built = self.clock.time("index", || rule.asks().then(|| estimator.build(&source)).transpose())?;
-        let asked = built.as_deref().filter(|_| rule.needs_baseline());
+        let asked = built.as_deref().filter(|_| baseline);
         let baseline = self.clock.time("index", || asked.map_or(0.0, |e| e.max_baseline()));
         Ok((built, rule.calibrate(baseline, &rows.rew)?))
     }

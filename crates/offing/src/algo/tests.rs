@@ -122,7 +122,6 @@ fn train_by(algorithm: &Algorithm<'_>, data: &Dataset, dir: &Path, threads: usiz
         team: &team,
         seed: 1,
         arena: Some(Arena { pool: &pool, reference: None }),
-        goal: None,
         run: &mut run,
         watch: &mut watch,
         clock: Clock::default(),

@@ -132,7 +132,7 @@ pub fn judge(
         estimators.iter().map(|(_, c)| c.clone()).filter(UncertaintyConfig::is_built_once).collect();
     let data = &session.data.rows;
     let (team, home) = (session.team.clone(), Some(session.home));
-    let source = Source { data, model: Some(&subject.model), team, seed: session.seed, home };
+    let source = Source { data, model: Some(&subject.model), team, seed: session.seed, home, baseline: true };
     let mut built = build_all(&configs, &source)?.into_iter();
     let mut scorers: Vec<(String, Scorer)> = Vec::new();
     for (name, config) in estimators {

@@ -68,7 +68,6 @@ fn run(simulated: bool) -> Study {
         team: &team,
         seed: 0,
         arena: None,
-        goal: None,
         run: &mut run,
         watch: &mut watch,
         clock: Clock::default(),

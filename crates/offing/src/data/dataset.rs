@@ -184,6 +184,25 @@ impl Dataset {
         }
     }
 
+    /// Where an AntMaze's goal is, by what earned a reward: the mean position after rewarded rows. The goal columns are no
+    /// guide: D4RL's hold where the behaviour was heading, and its rewards belong to another goal. Only without a rewarded
+    /// row do they count; `None` without either.
+    pub fn goal(&self) -> Option<[f32; 2]> {
+        let goals = self.sim.as_ref()?.goal.as_ref()?;
+        let bounds = |(low, high): (f32, f32), &r: &f32| (low.min(r), high.max(r));
+        let (low, high) = self.rows.rew.iter().fold((f32::INFINITY, f32::NEG_INFINITY), bounds);
+        let rewarded: Vec<usize> =
+            (0..self.rows.len()).filter(|&i| high > low && self.rows.rew[i] == high).collect();
+        if rewarded.is_empty() {
+            return Some([goals.get((0, 0))?, goals.get((0, 1))?].map(|&x| x as f32));
+        }
+        let mean = |col: usize| {
+            let sum: f64 = rewarded.iter().map(|&i| f64::from(self.rows.next_obs[[i, col]])).sum();
+            (sum / rewarded.len() as f64) as f32
+        };
+        Some([mean(0), mean(1)])
+    }
+
     /// SHA-256 over all transitions, in hexadecimal digits: two datasets with the same one train alike.
     pub fn digest(&self) -> String {
         let rows = &self.rows;
@@ -229,6 +248,23 @@ mod tests {
         assert_eq!(less.rows.obs.row(0), all.rows.obs.row(1));
         let one = Dataset { episodes: std::iter::once(0..1000).collect(), ..all };
         assert!(one.split(0.5, 0).unwrap_err().to_string().contains("at least two episodes"));
+    }
+
+    #[test]
+    fn a_goal_is_where_rewards_were_earned() {
+        let mut maze = data();
+        assert_eq!(maze.goal(), None, "no maze");
+        let (rows, width) = (maze.rows.len(), maze.rows.obs_dim());
+        let heading = Array2::from_elem((rows, 2), 9.0);
+        let still = || Array2::zeros((rows, 1));
+        maze.sim = Some(SimColumns { qpos: still(), qvel: still(), goal: Some(heading) });
+        maze.rows.rew.fill(-1.0);
+        assert_eq!(maze.goal(), Some([9.0, 9.0]), "nothing was earned");
+        for (row, x) in [(3, 1.0), (500, 2.0)] {
+            maze.rows.rew[row] = 0.0;
+            maze.rows.next_obs.row_mut(row).assign(&Array1::from_elem(width, x));
+        }
+        assert_eq!(maze.goal(), Some([1.5, 1.5]));
     }
 
     #[test]

@@ -101,8 +101,9 @@ pub enum Schedule {
     Constant {},
     /// It falls to 0 along half a cosine.
     Cosine {
-        /// Updates until it is 0.
-        steps: u64,
+        /// Updates until it is 0; without it, as many as the run takes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        steps: Option<u64>,
         /// It changes every so many updates (peers: 1000, an epoch).
         #[serde(default = "Schedule::default_every")]
         every: u64,
@@ -120,11 +121,20 @@ impl Schedule {
         1000
     }
 
+    /// The schedule of a run of so many updates.
+    pub fn over(self, updates: u64) -> Self {
+        match self {
+            Self::Cosine { steps: None, every } => Self::Cosine { steps: Some(updates.max(1)), every },
+            other => other,
+        }
+    }
+
     /// The factor on the learning rate at update number `step` (from 0).
     pub fn factor(&self, step: u64) -> f64 {
         match *self {
             Self::Constant {} => 1.0,
-            Self::Cosine { steps, every } => {
+            Self::Cosine { steps: None, .. } => 1.0,
+            Self::Cosine { steps: Some(steps), every } => {
                 let done = (step / every * every).min(steps) as f64 / steps as f64;
                 0.5 * (1.0 + (std::f64::consts::PI * done).cos())
             }
@@ -174,7 +184,7 @@ impl SacConfig {
             return fail(format!("target_floor: wanted a number, found {floor}"));
         }
         if let Schedule::Cosine { steps, every } = self.actor_schedule
-            && (steps == 0 || every == 0)
+            && (steps == Some(0) || every == 0)
         {
             return fail("actor_schedule: wanted positive `steps` and `every`, found 0".into());
         }
@@ -196,7 +206,9 @@ mod tests {
 
     #[test]
     fn the_cosine_falls_in_steps_from_one_to_zero() {
-        let schedule = Schedule::Cosine { steps: 10_000, every: 1000 };
+        let open = Schedule::Cosine { steps: None, every: 1000 };
+        let schedule = open.over(10_000);
+        assert_eq!(schedule.over(5), schedule, "a length that is given stays");
         assert_eq!(schedule.factor(0), 1.0);
         assert_eq!(schedule.factor(999), 1.0);
         assert!((schedule.factor(5000) - 0.5).abs() < 1e-12);

@@ -55,6 +55,8 @@ pub struct Sac {
     adam: AdamConfig,
     team: Team,
     parts: Vec<Part>,
+    /// Room for batches of the size before.
+    other_parts: Vec<Part>,
     scratch: Pool<(Panels, Trace)>,
 }
 
@@ -105,6 +107,7 @@ impl Sac {
             adam: AdamConfig::default(),
             team: team.clone(),
             parts: Vec::new(),
+            other_parts: Vec::new(),
             scratch: Pool::default(),
         })
     }
@@ -340,10 +343,15 @@ impl Sac {
         (0..self.critics.nets()).map(of_critic).sum::<f64>() / (rows * self.critics.nets()) as f64
     }
 
-    /// Makes room for batches of `rows` rows, one part per thread; nothing when the size has not changed.
+    /// Makes room for batches of `rows` rows, one part per thread; nothing when the size is one of the last two, as where
+    /// COMBO goes to and fro between a batch and a batch with its probes.
     fn prepare(&mut self, rows: usize) {
         let parts = self.team.parts(rows);
-        if self.parts.len() != parts || self.parts.last().is_none_or(|p| p.rows.end != rows) {
+        let fits = |of: &[Part]| of.len() == parts && of.last().is_some_and(|p| p.rows.end == rows);
+        if !fits(&self.parts) {
+            std::mem::swap(&mut self.parts, &mut self.other_parts);
+        }
+        if !fits(&self.parts) {
             self.parts =
                 (0..parts).map(|i| Part::new(self, i * rows / parts..(i + 1) * rows / parts)).collect();
         }

@@ -72,7 +72,7 @@ fn threads_do_not_change_a_bit() {
 
 #[test]
 fn a_resumed_agent_goes_on_bit_for_bit() {
-    let cfg = SacConfig { actor_schedule: Schedule::Cosine { steps: 20, every: 2 }, ..small() };
+    let cfg = SacConfig { actor_schedule: Schedule::Cosine { steps: Some(20), every: 2 }, ..small() };
     let (mut straight, mut rng) = (agent(2, &cfg), Rng::stream(0, "sac", 0));
     for step in 0..4 {
         straight.update(&batch(20, 5, 2, step), &mut rng).unwrap();

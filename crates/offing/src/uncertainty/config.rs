@@ -65,12 +65,14 @@ pub struct Source<'a> {
     pub seed: u64,
     /// Where indexes are kept between runs; `None` keeps nothing.
     pub home: Option<&'a Home>,
+    /// Whether the largest score of the data will be asked for: to find it takes an ensemble's scores a pass over all rows.
+    pub baseline: bool,
 }
 
 impl<'a> Source<'a> {
     /// The data alone: enough for estimators that need no model.
     pub fn of_data(data: &'a Batch) -> Self {
-        Self { data, model: None, team: Team::new(1), seed: 0, home: None }
+        Self { data, model: None, team: Team::new(1), seed: 0, home: None, baseline: true }
     }
 
     /// The ensemble, or an error that says who wants it.
@@ -204,7 +206,7 @@ pub fn build_all(configs: &[UncertaintyConfig], source: &Source<'_>) -> Result<V
         }
     }
     let mut by_members = match source.model {
-        Some(model) if !rules.is_empty() => ByMembers::calibrate(rules, model, source.data)?,
+        Some(model) if !rules.is_empty() => ByMembers::calibrate(rules, model, source.data, source.baseline)?,
         _ => Vec::new(),
     }
     .into_iter();

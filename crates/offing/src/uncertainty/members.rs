@@ -10,6 +10,9 @@ use crate::error::{Error, Result};
 /// Rows of the data that are forecast at once: some tens of megabytes.
 const CHUNK: usize = 8192;
 
+/// Rows that tell whether a rule works.
+const GLANCE: usize = 64;
+
 /// A score of one row's forecasts.
 pub(super) trait Rule: std::fmt::Debug + Send + Sync {
     /// The estimator's id, for messages.
@@ -78,16 +81,19 @@ pub(super) struct ByMembers {
 }
 
 impl ByMembers {
-    /// Finds the data's largest score for each rule, in one pass of forecasts over the data.
+    /// Finds the data's largest score for each rule, in one pass of forecasts over the data; with `baseline` false it looks
+    /// at a few rows only, to see whether the rules work at all, and has no largest score (NaN).
     pub(super) fn calibrate(
         rules: Vec<Box<dyn Rule>>,
         model: &dyn DynamicsModel,
         data: &Batch,
+        baseline: bool,
     ) -> Result<Vec<Self>> {
         let mut all: Vec<Self> =
             rules.into_iter().map(|rule| Self { rule, max: f32::NEG_INFINITY }).collect();
-        for first in (0..data.len()).step_by(CHUNK) {
-            let rows = first..(first + CHUNK).min(data.len());
+        let looked_at = if baseline { data.len() } else { data.len().min(GLANCE) };
+        for first in (0..looked_at).step_by(CHUNK) {
+            let rows = first..(first + CHUNK).min(looked_at);
             let cut = |m: &crate::Mat| m.slice(ndarray::s![rows.clone(), ..]).to_owned();
             let forecast = model.forecast(&cut(&data.obs), &cut(&data.act));
             let members = forecast.mean.dim().0;
@@ -99,6 +105,9 @@ impl ByMembers {
                 let scores = finite(estimator.rule.id(), apply(&*estimator.rule, &forecast, None))?;
                 estimator.max = scores.iter().fold(estimator.max, |a, &b| a.max(b));
             }
+        }
+        if !baseline {
+            all.iter_mut().for_each(|estimator| estimator.max = f32::NAN);
         }
         Ok(all)
     }

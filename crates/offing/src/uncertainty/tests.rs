@@ -100,7 +100,7 @@ fn configs() -> Vec<UncertaintyConfig> {
 }
 
 fn source<'a>(data: &'a Batch, model: &'a Ensemble, threads: usize) -> Source<'a> {
-    Source { data, model: Some(model), team: Team::new(threads), seed: 3, home: None }
+    Source { data, model: Some(model), team: Team::new(threads), seed: 3, home: None, baseline: true }
 }
 
 #[test]

@@ -178,7 +178,6 @@ fn train(
         team: &team,
         seed: 0,
         arena: None,
-        goal: None,
         run: &mut run,
         watch: &mut watch,
         clock: Clock::default(),

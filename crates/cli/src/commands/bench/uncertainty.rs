@@ -44,7 +44,14 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     // The data's actions, disturbed as a policy in training disturbs them.
     let act: Mat = start.act.mapv(|a| (f64::from(a) + 0.3 * rng.normal()).clamp(-1.0, 1.0) as f32);
     let step = model.step(&start.obs, &act, Members::All, &mut rng);
-    let source = Source { data: &data.rows, model: Some(&model), team: team.clone(), seed: 0, home: None };
+    let source = Source {
+        data: &data.rows,
+        model: Some(&model),
+        team: team.clone(),
+        seed: 0,
+        home: None,
+        baseline: true,
+    };
     let mut recorder = Recorder::new("uncertainty", threads);
     let mut built = Vec::new();
     for config in &configs {

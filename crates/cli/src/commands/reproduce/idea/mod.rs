@@ -157,7 +157,6 @@ pub(super) fn run(context: &Context, work: &Work<'_>, idea: &Idea, cell: &Cell) 
         team: &team,
         seed: cell.seed,
         arena: Some(Arena { pool: &pool, reference: None }),
-        goal: None,
         run: &mut run,
         watch: &mut watch,
         clock: Clock::default(),

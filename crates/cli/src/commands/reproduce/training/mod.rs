@@ -68,12 +68,12 @@ fn asked(work: &Work<'_>, column: &Trained, dataset: &str, seed: u64) -> train::
     train::Args {
         algorithm: Some(column.algorithm().into()),
         dataset: Some(dataset.into()),
-        seed,
+        seed: Some(seed),
         preset: work.profile.presets.get(&column.name).cloned(),
         profile: profile.map(str::to_string),
         set: work.sets(column),
         rows: work.rows,
-        physics: work.physics,
+        physics: Some(work.physics),
         ..train::Args::default()
     }
 }
