@@ -159,7 +159,7 @@ fn a_study_compares_estimators_and_is_found_again() {
     args.extend(run.iter().skip_while(|a| **a != "--set"));
     args.extend(["--set", "train.steps=100", "--set", "starts=10", "--set", "length=10"]);
     let first = ended_well(&command(&args).output().unwrap());
-    for piece in ["sumo", "pairwise", "\"k\":5", "AUROC", "before the end", "step"] {
+    for piece in ["sumo", "pairwise", "sumo k=5", "AUROC", "before the end", "step"] {
         assert!(first.contains(piece), "`{piece}` missing in:\n{first}");
     }
     let again = ended_well(&command(&args).output().unwrap());

@@ -183,13 +183,18 @@ impl Recorder {
     }
 }
 
-/// An estimator's id, with its settings where they are not the defaults.
+/// An estimator's id, and those of its settings that are not the defaults: `sumo k=5`.
 pub(crate) fn estimator_label(config: &UncertaintyConfig) -> String {
-    let plain = UncertaintyConfig::from_id(config.id()).is_ok_and(|d| d == *config);
-    match serde_json::to_string(config) {
-        Ok(text) if !plain => text,
-        _ => config.id().into(),
+    let settings = |of: &UncertaintyConfig| serde_json::to_value(of).unwrap_or_default();
+    let usual = UncertaintyConfig::from_id(config.id()).map(|d| settings(&d)).unwrap_or_default();
+    let mut label = config.id().to_string();
+    for (key, value) in settings(config).as_object().into_iter().flatten() {
+        if usual.get(key) != Some(value) {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+            label.push_str(&format!(" {key}={value}"));
+        }
     }
+    label
 }
 
 pub(crate) fn median(samples: &[f64]) -> f64 {
