@@ -159,7 +159,16 @@ fn a_study_compares_estimators_and_is_found_again() {
     args.extend(run.iter().skip_while(|a| **a != "--set"));
     args.extend(["--set", "train.steps=100", "--set", "starts=10", "--set", "length=10"]);
     let first = ended_well(&command(&args).output().unwrap());
-    for piece in ["sumo", "pairwise", "sumo k=5", "AUROC", "before the end", "step"] {
+    for piece in [
+        "sumo",
+        "pairwise",
+        "sumo k=5",
+        "AUROC",
+        "before the end",
+        "step 1 to 2",
+        "95 % interval",
+        "r, seed 0",
+    ] {
         assert!(first.contains(piece), "`{piece}` missing in:\n{first}");
     }
     let again = ended_well(&command(&args).output().unwrap());

@@ -23,6 +23,12 @@ pub(super) fn page(summary: &Summary) -> Page {
     page.table(&Summary::PARTS, &summary.by_part());
     page.heading("By imagined next state");
     page.table(&Summary::VARIANTS, &summary.by_variant());
+    for (heading, (header, rows)) in
+        [("By rollout step", summary.by_step()), ("Bootstrap over rollouts", summary.intervals())]
+    {
+        page.heading(heading);
+        page.table(&header.iter().map(String::as_str).collect::<Vec<_>>(), &rows);
+    }
     let Some((seed, study)) = summary.studies.first() else { return page };
     page.heading(&format!("Figures (seed {seed})"));
     page.figure(

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use offing::calibration::{Finding, Part, Study, Variant};
+use offing::stats::{self, Interval};
 
 use crate::term;
 
@@ -82,9 +83,8 @@ impl Summary {
                 [|f| f.rho.value, |f| f.r.value, |f| f.rho_within_step, |f| f.auroc, |f| f.auprc];
             cells.extend(picks.map(|pick| of(pick).text()));
             let timing = self.studies.iter().flat_map(|(_, s)| &s.timings).find(|t| &t.estimator == name);
-            let share =
-                timing.and_then(|t| t.beyond).map_or("-".into(), |b| format!("{:.0} %", 100.0 * b[0]));
-            cells.push(share);
+            let share = timing.and_then(|t| t.beyond).map(|b| b.map(|share| format!("{:.0}", 100.0 * share)));
+            cells.push(share.map_or("-".into(), |b| format!("{} %", b.join(", "))));
             cells.push(timing.map_or("-".into(), |t| format!("{:.0}", 1e3 * t.seconds_per_10k)));
             cells
         };
@@ -92,7 +92,64 @@ impl Summary {
     }
 
     pub(crate) const HEADER: [&'static str; 8] =
-        ["estimator", "ρ", "r", "ρ within a step", "AUROC", "AUPRC", "u > max", "ms/10k"];
+        ["estimator", "ρ", "r", "ρ within a step", "AUROC", "AUPRC", "u > α·max, α = 1, 5, 10", "ms/10k"];
+
+    /// ρ and r of every seed with their bootstrap intervals of 95 %.
+    pub(crate) fn intervals(&self) -> (Vec<String>, Vec<Vec<String>>) {
+        let text = |of: &Interval| match of.low.is_finite() {
+            true => format!("{:.2} [{:.2}, {:.2}]", of.value, of.low, of.high),
+            false => "-".into(),
+        };
+        let row = |name: &String| {
+            let mut cells = vec![name.clone()];
+            for (_, study) in &self.studies {
+                let headline = |f: &&Finding| {
+                    f.estimator == *name && f.variant == Variant::Sampled && f.part == Part::All
+                };
+                let found = study.findings.iter().find(headline);
+                cells.extend([
+                    found.map_or("-".into(), |f| text(&f.rho)),
+                    found.map_or("-".into(), |f| text(&f.r)),
+                ]);
+            }
+            cells
+        };
+        let seeds =
+            self.studies.iter().flat_map(|(seed, _)| [format!("ρ, seed {seed}"), format!("r, seed {seed}")]);
+        let header = std::iter::once("95 % interval".to_string()).chain(seeds).collect();
+        (header, self.names().iter().map(row).collect())
+    }
+
+    /// ρ in five stretches of a rollout, mean over seeds.
+    pub(crate) fn by_step(&self) -> (Vec<String>, Vec<Vec<String>>) {
+        const STRETCHES: usize = 5;
+        let ages = |study: &Study| study.error.iter().map(|(age, _)| *age).max();
+        let length = self.studies.iter().filter_map(|(_, s)| ages(s)).max().map_or(0, |last| last + 1);
+        let width = length.div_ceil(STRETCHES).max(1);
+        let stretches: Vec<std::ops::Range<usize>> =
+            (0..length).step_by(width).map(|first| first..(first + width).min(length)).collect();
+        let rho = |study: &Study, name: &str, stretch: &std::ops::Range<usize>| {
+            let scores = &study.scores.iter().find(|(of, _)| of == name)?.1;
+            let rows = || (0..scores.len()).filter(|&i| stretch.contains(&study.error[i].0));
+            let (u, error): (Vec<f64>, Vec<f64>) = rows().map(|i| (scores[i], study.error[i].1)).unzip();
+            Some(stats::spearman(&u, &error)).filter(|rho| rho.is_finite())
+        };
+        let row = |name: &String| {
+            let over_seeds = |stretch| -> Vec<f64> {
+                self.studies.iter().filter_map(|(_, study)| rho(study, name, stretch)).collect()
+            };
+            let cells = stretches.iter().map(|stretch| match over_seeds(stretch) {
+                none if none.is_empty() => "-".into(),
+                values => Mean::of(&values).text(),
+            });
+            std::iter::once(name.clone()).chain(cells).collect()
+        };
+        let names = stretches.iter().map(|s| format!("step {} to {}", s.start + 1, s.end));
+        let header = std::iter::once("ρ".to_string()).chain(names).collect();
+        let scored =
+            |name: &&String| self.studies.iter().any(|(_, s)| s.scores.iter().any(|(of, _)| of == *name));
+        (header, self.names().iter().filter(scored).map(row).collect())
+    }
 
     /// ρ on each choice of rows.
     pub(crate) fn by_part(&self) -> Vec<Vec<String>> {
@@ -141,6 +198,9 @@ impl Summary {
         out!("{}", term::table(&Self::HEADER, self.headline()));
         out!("{}", term::table(&Self::PARTS, self.by_part()));
         out!("{}", term::table(&Self::VARIANTS, self.by_variant()));
+        for (header, rows) in [self.by_step(), self.intervals()] {
+            out!("{}", term::table(&header.iter().map(String::as_str).collect::<Vec<_>>(), rows));
+        }
     }
 
     /// All findings, without the rows themselves.
