@@ -273,6 +273,7 @@ fn preset(name: &str) -> Result<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use offing::algo::RewardShift;
     use offing::pessimism::{Normaliser, Pessimism};
     use offing::uncertainty::{AleatoricConfig, Norm};
 
@@ -337,7 +338,10 @@ mod tests {
         assert_eq!(quick.layers.table()["train"]["steps"].as_integer(), Some(30_000));
         for (name, shift) in [("amorel+sumo", -1.0), ("mobile", 0.0)] {
             let maze = plan(name, "antmaze-umaze", None).train;
-            assert_eq!((maze.reward_shift, maze.episodes, maze.drop_teleports), (shift, 100, true));
+            assert_eq!(
+                (maze.reward_shift, maze.episodes, maze.drop_teleports),
+                (RewardShift::By(shift), 100, true)
+            );
         }
         let kit = plan("mopo", "hopper-medium-v2", Some("kit"));
         assert!(matches!(kit.pessimism, Pessimism::Penalize { lambda: 5.0, .. }));

@@ -55,7 +55,7 @@ fn of_run(context: &Context, args: &Args, dir: &Path) -> Result<ExitCode> {
     if args.task.is_some() {
         bail!("--task is for policy files; {} says itself what it was trained for", dir.display());
     }
-    let (written, plan, _, data) = reopen(context, dir)?;
+    let (written, _, _, data) = reopen(context, dir)?;
     let Some(task) = task_of(&data.name) else {
         bail!(
             "{}: {} has no simulator to play in, so its policies cannot be scored",
@@ -75,7 +75,7 @@ fn of_run(context: &Context, args: &Args, dir: &Path) -> Result<ExitCode> {
             false => context.say("no policy was scored on the way, so there is no best one"),
         }
     }
-    let behaviour = mean_return(&data, plan.train().reward_shift);
+    let behaviour = mean_return(&data);
     let reference = d4rl_reference(&data.name, physics);
     if let Some(path) = &args.json {
         let policies = found.iter().map(|(name, file, result)| {

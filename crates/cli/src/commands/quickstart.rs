@@ -70,7 +70,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         let policy = TanhGaussian::load(&dir.join("policy.safetensors"))?;
         Ok(evaluate(&pool, &Deterministic(&policy), args.episodes, args.seed)?)
     };
-    print_scores(&recipe.task, mean_return(&data, 0.0), &score(&sumo)?, &score(&mopo)?);
+    print_scores(&recipe.task, mean_return(&data), &score(&sumo)?, &score(&mopo)?);
     let page = args.dir.join("report.html");
     report::write_page(&[sumo.clone(), mopo], &page)?;
     out!("policy: {}", sumo.join("policy.safetensors").display());

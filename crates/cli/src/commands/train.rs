@@ -103,8 +103,6 @@ pub(crate) struct Outcome {
     pub(crate) done: bool,
     pub(crate) dir: PathBuf,
     dataset: Dataset,
-    /// What was added to every reward of the dataset.
-    shift: f32,
     physics: Physics,
     clock: Clock,
     scores: Scores,
@@ -172,8 +170,7 @@ pub(crate) fn train_planned(
     } else {
         context.say(&format!("stopped; go on with: offing train --resume {}", dir.display()));
     }
-    let shift = plan.train().reward_shift;
-    Ok(Outcome { done, dir, dataset, shift, physics, clock, scores })
+    Ok(Outcome { done, dir, dataset, physics, clock, scores })
 }
 
 /// A run before it starts: what is written down, its typed settings, its directory, its data.
@@ -341,8 +338,9 @@ pub(crate) fn find_data(
     {
         dataset = dataset.thinned(rows, 0);
     }
-    if cfg.reward_shift != 0.0 {
-        dataset.rows.rew += cfg.reward_shift;
+    let shift = cfg.reward_shift.of(&dataset.rows.rew);
+    if shift != 0.0 {
+        dataset.shift_rewards(shift);
     }
     Ok(dataset)
 }
@@ -373,7 +371,7 @@ impl Outcome {
             _ => "-".into(),
         };
         let value = |x: Option<f64>| x.map_or("-".into(), term::number);
-        let behaviour = mean_return(&self.dataset, self.shift);
+        let behaviour = mean_return(&self.dataset);
         let (last, best) = (self.scores.last, self.scores.best);
         let rows = [("last policy", last), ("best on the way", best), ("dataset's mean return", behaviour)]
             .map(|(name, x)| vec![name.to_string(), value(x), score(x)]);
@@ -387,14 +385,15 @@ impl Outcome {
     }
 }
 
-/// Mean return of the dataset's episodes that ended by themselves or by the clock, without the `shift` that was added to
-/// every reward.
-pub(crate) fn mean_return(data: &Dataset, shift: f32) -> Option<f64> {
+/// Mean return of the dataset's episodes that ended by themselves or by the clock, without what was added to every
+/// reward.
+pub(crate) fn mean_return(data: &Dataset) -> Option<f64> {
     let ended = |e: &&std::ops::Range<usize>| {
         e.end > e.start && (data.rows.done[e.end - 1] || data.timeout[e.end - 1])
     };
-    let total =
-        |e: &std::ops::Range<usize>| e.clone().map(|i| f64::from(data.rows.rew[i] - shift)).sum::<f64>();
+    let total = |e: &std::ops::Range<usize>| {
+        e.clone().map(|i| f64::from(data.rows.rew[i] - data.reward_shift)).sum::<f64>()
+    };
     let returns: Vec<f64> = data.episodes.iter().filter(ended).map(total).collect();
     (!returns.is_empty()).then(|| returns.iter().sum::<f64>() / returns.len() as f64)
 }

@@ -19,8 +19,9 @@ pub struct TrainConfig {
     pub episodes: usize,
     /// Steps between checkpoints; rounded up to the next rollout.
     pub checkpoint_every: u64,
-    /// Added to every reward of the dataset before anything else (AntMaze: −1).
-    pub reward_shift: f32,
+    /// Added to every reward of the dataset before anything else (AntMaze: −1); `to-zero` takes the smallest reward to 0,
+    /// as the paper's 0 ≤ r ≤ r_max would have it.
+    pub reward_shift: RewardShift,
     /// Leave out rows whose state moves farther in a step than a body can (AntMaze files have some), by the audit's rule.
     pub drop_teleports: bool,
 }
@@ -33,7 +34,7 @@ impl Default for TrainConfig {
             evaluate_every: 10_000,
             episodes: 10,
             checkpoint_every: 10_000,
-            reward_shift: 0.0,
+            reward_shift: RewardShift::By(0.0),
             drop_teleports: false,
         }
     }
@@ -53,13 +54,64 @@ impl TrainConfig {
                 return Err(Error::Invalid(format!("train.{name}: wanted at least 1, found 0")));
             }
         }
-        if !self.reward_shift.is_finite() {
-            return Err(Error::Invalid(format!(
-                "train.reward_shift: wanted a number, found {}",
-                self.reward_shift
-            )));
+        match self.reward_shift {
+            RewardShift::By(x) if !x.is_finite() => {
+                Err(Error::Invalid(format!("train.reward_shift: wanted a number or `to-zero`, found {x}")))
+            }
+            _ => Ok(()),
         }
-        Ok(())
+    }
+}
+
+/// What is added to every reward.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "WrittenShift", into = "WrittenShift")]
+pub enum RewardShift {
+    /// This number.
+    By(f32),
+    /// What makes the smallest reward 0.
+    ToZero,
+}
+
+impl RewardShift {
+    /// The number to add to these rewards.
+    pub fn of(self, rewards: &ndarray::Array1<f32>) -> f32 {
+        match self {
+            Self::By(x) => x,
+            Self::ToZero if rewards.is_empty() => 0.0,
+            Self::ToZero => -rewards.iter().copied().fold(f32::INFINITY, f32::min),
+        }
+    }
+}
+
+/// A shift as files write it.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum WrittenShift {
+    Number(f32),
+    Word(String),
+}
+
+impl TryFrom<WrittenShift> for RewardShift {
+    type Error = String;
+
+    fn try_from(written: WrittenShift) -> std::result::Result<Self, String> {
+        match written {
+            WrittenShift::Number(x) => Ok(Self::By(x)),
+            WrittenShift::Word(word) if word == "to-zero" => Ok(Self::ToZero),
+            WrittenShift::Word(word) => {
+                Err(format!("reward_shift: wanted a number or `to-zero`, found `{word}`"))
+            }
+        }
+    }
+}
+
+impl From<RewardShift> for WrittenShift {
+    fn from(shift: RewardShift) -> Self {
+        match shift {
+            RewardShift::By(x) => Self::Number(x),
+            RewardShift::ToZero => Self::Word("to-zero".into()),
+        }
     }
 }
 
@@ -155,4 +207,24 @@ pub struct ModelConfig {
     pub seed: Option<u64>,
     /// When imagined episodes end; the rule of the dataset's task when not given.
     pub termination: Option<TerminationConfig>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shift_is_a_number_or_takes_the_smallest_reward_to_zero() {
+        let read = |text: &str| serde_json::from_str::<TrainConfig>(text);
+        let rewards = ndarray::arr1(&[2.0, -0.5, 1.0]);
+        for (text, wanted) in
+            [("{}", 0.0), (r#"{"reward_shift": -1}"#, -1.0), (r#"{"reward_shift": "to-zero"}"#, 0.5)]
+        {
+            let cfg = read(text).unwrap();
+            assert_eq!(cfg.reward_shift.of(&rewards), wanted);
+            assert_eq!(read(&serde_json::to_string(&cfg).unwrap()).unwrap(), cfg, "written as it is read");
+        }
+        let error = read(r#"{"reward_shift": "zero"}"#).unwrap_err().to_string();
+        assert!(error.contains("a number or `to-zero`, found `zero`"), "{error}");
+    }
 }

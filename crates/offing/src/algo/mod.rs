@@ -23,5 +23,5 @@ mod morel_tests;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Acting, ModelConfig, RolloutConfig, TrainConfig};
+pub use config::{Acting, ModelConfig, RewardShift, RolloutConfig, TrainConfig};
 pub use session::{Arena, Event, Session, Status};

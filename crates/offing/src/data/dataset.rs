@@ -19,6 +19,8 @@ pub struct Dataset {
     pub format: Format,
     /// The transitions, in the file's order.
     pub rows: Batch,
+    /// What was added to every reward after reading.
+    pub reward_shift: f32,
     /// Rows at which a time limit (not a terminal) ended the episode; the return would go on from `next_obs`. A file
     /// may mark a row as both: then `done` decides.
     pub timeout: Array1<bool>,
@@ -119,6 +121,12 @@ impl Dataset {
         self.keep(kept)
     }
 
+    /// Adds a number to every reward, and remembers it.
+    pub fn shift_rewards(&mut self, by: f32) {
+        self.rows.rew += by;
+        self.reward_shift += by;
+    }
+
     /// The set without the given rows (in rising order); an episode that loses a row inside becomes two, cut there.
     pub fn without(&self, rows: &[usize]) -> Self {
         let mut kept = Vec::new();
@@ -176,6 +184,7 @@ impl Dataset {
             name: self.name.clone(),
             format: self.format,
             rows: self.rows.select(&picks),
+            reward_shift: self.reward_shift,
             timeout: self.timeout.select(Axis(0), &picks),
             episodes: stretches.iter().map(place).collect(),
             sim: self.sim.as_ref().map(|s| s.select(&picks)),

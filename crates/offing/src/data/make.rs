@@ -229,6 +229,7 @@ impl Columns {
             name: name.into(),
             format: Format::D4rl,
             rows,
+            reward_shift: 0.0,
             timeout: Array1::from(self.timeout),
             episodes,
             sim,

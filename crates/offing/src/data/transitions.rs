@@ -102,6 +102,7 @@ pub(super) fn assemble(
     Ok(Dataset {
         name: options.name.clone().unwrap_or_else(|| stem(path)),
         format,
+        reward_shift: 0.0,
         timeout: if whole { timeout } else { kept.iter().map(|&i| timeout[i]).collect() },
         episodes: episodes(&kept, &follows),
         sim: columns.sim.map(|sim| if whole { sim } else { sim.select(&kept) }),

@@ -44,6 +44,7 @@ pub(crate) fn made(n: usize, obs_dim: usize, goal: bool) -> Dataset {
         name: "made".into(),
         format: Format::D4rl,
         rows: Batch { obs, act, rew, next_obs, done },
+        reward_shift: 0.0,
         timeout,
         episodes,
         sim: Some(sim),
