@@ -1,7 +1,5 @@
 //! Algorithms by name: which settings each has, where its presets are, and how it is run.
 
-use std::path::Path;
-
 use anyhow::{Result, anyhow, bail};
 use offing::algo::bc::{self, BcConfig};
 use offing::algo::combo::{self, ComboConfig};
@@ -9,7 +7,7 @@ use offing::algo::morel::{self, MorelConfig};
 use offing::algo::rambo::{self, RamboConfig};
 use offing::algo::recipe::{self, RecipeConfig};
 use offing::algo::{ModelConfig, Session, TrainConfig, mobile};
-use offing::data::catalogue::made_names;
+use offing::data::catalogue::set_of;
 use offing::sac::SacConfig;
 use offing::uncertainty::UncertaintyConfig;
 use toml::Table;
@@ -47,23 +45,6 @@ const WITHOUT_ESTIMATOR: [&str; 3] = ["combo", "rambo", "bc"];
 pub(crate) struct Algorithm {
     base: &'static str,
     estimator: Option<&'static str>,
-}
-
-/// The name by which presets know a dataset: without D4RL's version and, for a file, without its directory, its ending
-/// and what a made file's name carries behind the set's.
-fn preset_name(dataset: &str) -> String {
-    let path = Path::new(dataset);
-    let word = match (path.extension(), path.file_stem()) {
-        (Some(_), Some(stem)) => stem.to_string_lossy().replace('_', "-").replace("Ant-maze", "antmaze"),
-        _ => dataset.strip_prefix("D4RL/").unwrap_or(dataset).replace('/', "-"),
-    };
-    let behind = |rest: &str| {
-        let rest = rest.strip_prefix('-').unwrap_or(rest);
-        rest.is_empty() || rest.starts_with(|c: char| c.is_ascii_digit() || c == 'v')
-    };
-    let names = made_names();
-    let known = names.iter().filter(|name| word.strip_prefix(name.as_str()).is_some_and(behind));
-    known.max_by_key(|name| name.len()).cloned().unwrap_or(word)
 }
 
 /// The typed settings of an algorithm.
@@ -116,6 +97,17 @@ impl Algorithm {
         }
     }
 
+    /// The settings' defaults alone: for a run whose own settings, which are whole, come on top.
+    pub(crate) fn defaults(&self) -> Result<Layers> {
+        match self.base {
+            "bc" => Layers::of::<BcConfig>(),
+            "morel" => Layers::of::<MorelConfig>(),
+            "combo" => Layers::of::<ComboConfig>(),
+            "rambo" => Layers::of::<RamboConfig>(),
+            _ => Layers::of::<RecipeConfig>(),
+        }
+    }
+
     /// Defaults, preset, estimator and profile, one over the other.
     pub(crate) fn layers(
         &self,
@@ -123,14 +115,9 @@ impl Algorithm {
         variant: Option<&str>,
         profile: Option<&str>,
     ) -> Result<Prepared> {
-        let dataset = &preset_name(dataset);
-        let mut layers = match self.base {
-            "bc" => Layers::of::<BcConfig>()?,
-            "morel" => Layers::of::<MorelConfig>()?,
-            "combo" => Layers::of::<ComboConfig>()?,
-            "rambo" => Layers::of::<RamboConfig>()?,
-            _ => Layers::of::<RecipeConfig>()?,
-        };
+        let set = set_of(dataset);
+        let dataset = set.as_deref().unwrap_or(dataset);
+        let mut layers = self.defaults()?;
         layers.preset(preset(self.base)?, &format!("presets/{}.toml", self.base), Some(dataset))?;
         if let Some(variant) = variant {
             let file = format!("{}.{variant}", self.base);
@@ -274,6 +261,7 @@ fn preset(name: &str) -> Result<&'static str> {
 mod tests {
     use super::*;
     use offing::algo::RewardShift;
+    use offing::data::catalogue::made_names;
     use offing::pessimism::{Normaliser, Pessimism};
     use offing::uncertainty::{AleatoricConfig, Norm};
 
@@ -354,18 +342,14 @@ mod tests {
 
     #[test]
     fn presets_know_a_dataset_by_its_id_and_by_its_file() {
-        for (given, known) in [
-            ("hopper-medium-v2", "hopper-medium"),
-            ("antmaze-large-play-v0", "antmaze-large-play"),
-            ("D4RL/antmaze/umaze-v1", "antmaze-umaze"),
-            ("hopper-medium-replay-200000-s0-86c6d2ca.hdf5", "hopper-medium-replay"),
-            ("/data/walker2d_medium_expert-v2.hdf5", "walker2d-medium-expert"),
-            ("Ant_maze_big-maze_noisy_multistart_True.hdf5", "antmaze-big-maze-noisy-multistart-True"),
-            ("/antmaze/my-logs.parquet", "my-logs"),
-            ("hopper-medium-of-mine.npz", "hopper-medium-of-mine"),
-        ] {
-            assert_eq!(preset_name(given), known);
+        let lambda = |dataset: &str| match plan("mobile", dataset, None).pessimism {
+            Pessimism::Penalize { lambda, .. } => lambda,
+            other => panic!("{other:?}"),
+        };
+        for dataset in ["hopper-medium", "hopper-medium-v0", "hopper-medium-1000-s0-0a1b2c3d.hdf5"] {
+            assert_eq!(lambda(dataset), 1.5, "{dataset}");
         }
+        assert_eq!(lambda("hopper-medium-of-mine.npz"), 0.5);
     }
 
     #[test]

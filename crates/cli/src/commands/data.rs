@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use offing::data::audit::{Severity, audit};
-use offing::data::catalogue::{Found, Origin, Recipe, made_names};
+use offing::data::catalogue::{Found, Origin, Recipe, d4rl_id, made_names};
 use offing::data::policy_set::{Choice, PolicySet};
 use offing::data::{self, ColumnMap, Dataset, Format, ReadOptions, TerminalNext};
 use offing_mujoco::made::{MakeOptions, make_set};
@@ -211,7 +211,11 @@ pub(crate) fn load(context: &Context, name: &str, options: ReadOptions) -> Resul
             (make_shown(context, &recipe, &options)?, Origin::Made)
         }
     };
-    let named = (origin != Origin::Own).then(|| name.to_string());
+    // A file of D4RL's is known by its name wherever it lies: AntMaze's say nothing of a maze that others would recognise.
+    let named = match origin {
+        Origin::Own => path.file_stem().and_then(|stem| d4rl_id(&stem.to_string_lossy())),
+        _ => Some(name.to_string()),
+    };
     let mut dataset = data::read(&path, &ReadOptions { name: named, ..options })?;
     let mut origin = origin;
     if let (Some(_), Some(set)) = (dataset.meta.get("made_by"), dataset.meta.get("set")) {

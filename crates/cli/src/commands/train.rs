@@ -91,7 +91,8 @@ impl Written {
     /// The typed settings.
     pub(crate) fn plan(&self) -> Result<Plan> {
         let algorithm = Algorithm::parse(&self.algorithm)?;
-        let mut layers = algorithm.layers(&self.dataset, None, None)?.layers;
+        // Not over today's presets: what they have learnt since is not part of the run.
+        let mut layers = algorithm.defaults()?;
         layers.put(self.settings.clone());
         algorithm.plan(&layers)
     }
@@ -240,6 +241,9 @@ pub(crate) fn plan_run(context: &Context, args: &Args, preset: Option<&str>) -> 
         if from_file {
             let file: Written =
                 table.clone().try_into().map_err(|e: toml::de::Error| anyhow!("{}", e.message()))?;
+            if args.preset.is_none() && args.profile.is_none() {
+                layers.layers = algorithm.defaults()?;
+            }
             layers.layers.put(file.settings);
             rows = args.rows.or(file.rows);
             seed = args.seed.unwrap_or(file.seed);

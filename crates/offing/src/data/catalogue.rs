@@ -116,6 +116,21 @@ pub fn made_names() -> Vec<String> {
     bodies.chain(ANTMAZES.iter().map(|name| (*name).to_string())).collect()
 }
 
+/// The set that a name, an id or a file speaks of: `hopper-medium` for `hopper-medium-v2`, `hopper_medium-v2.hdf5` and
+/// `hopper-medium-1000000-s0-0a1b2c3d.hdf5`. `None` for others.
+pub fn set_of(name: &str) -> Option<String> {
+    let path = Path::new(name);
+    let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
+    let id = match (path.extension(), made_name(path), d4rl_id(stem)) {
+        (Some(_), Some((made, _)), _) => made.to_string(),
+        (Some(_), None, Some(id)) => id,
+        (Some(_), None, None) => stem.to_string(),
+        (None, ..) => name.strip_prefix("D4RL/").unwrap_or(name).replace('/', "-"),
+    };
+    let bare = ["-v0", "-v1", "-v2"].iter().find_map(|v| id.strip_suffix(v)).unwrap_or(&id);
+    made_names().into_iter().find(|known| known == bare)
+}
+
 fn unknown(name: &str) -> Error {
     let known = made_names();
     let hint = match nearest(name, &known) {
@@ -262,7 +277,7 @@ fn d4rl_files(id: &str) -> Vec<String> {
 
 /// The id behind a file name of D4RL's cache, where it is one of those above. AntMaze v1 and v2 share their file names;
 /// such a file is listed as v2.
-fn d4rl_id(stem: &str) -> Option<String> {
+pub fn d4rl_id(stem: &str) -> Option<String> {
     let versions = ["-v2", "-v1", "-v0"];
     let names = made_names();
     let ids = names.iter().flat_map(|name| versions.map(|v| format!("{name}{v}")));
@@ -295,6 +310,29 @@ mod tests {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, b"").unwrap();
         path
+    }
+
+    #[test]
+    fn a_set_is_known_by_its_id_and_by_its_file() {
+        for (given, known) in [
+            ("hopper-medium", "hopper-medium"),
+            ("hopper-medium-v2", "hopper-medium"),
+            ("antmaze-large-play-v0", "antmaze-large-play"),
+            ("D4RL/antmaze/umaze-v1", "antmaze-umaze"),
+            ("hopper-medium-replay-200000-s0-86c6d2ca.hdf5", "hopper-medium-replay"),
+            ("/data/walker2d_medium_expert-v2.hdf5", "walker2d-medium-expert"),
+            (
+                "a/Ant_maze_big-maze_noisy_multistart_True_multigoal_False_sparse_fixed.hdf5",
+                "antmaze-medium-play",
+            ),
+        ] {
+            assert_eq!(set_of(given).as_deref(), Some(known), "{given}");
+        }
+        for own in
+            ["/antmaze/my-logs.parquet", "hopper-medium-validation.npz", "hopper-medium2.csv", "hopper"]
+        {
+            assert_eq!(set_of(own), None, "{own}");
+        }
     }
 
     #[test]

@@ -197,12 +197,15 @@ impl Dataset {
     /// guide: D4RL's hold where the behaviour was heading, and its rewards belong to another goal. Only without a rewarded
     /// row do they count; `None` without either.
     pub fn goal(&self) -> Option<[f32; 2]> {
-        let goals = self.sim.as_ref()?.goal.as_ref()?;
+        if self.rows.obs_dim() < 2 {
+            return None;
+        }
         let bounds = |(low, high): (f32, f32), &r: &f32| (low.min(r), high.max(r));
         let (low, high) = self.rows.rew.iter().fold((f32::INFINITY, f32::NEG_INFINITY), bounds);
         let rewarded: Vec<usize> =
             (0..self.rows.len()).filter(|&i| high > low && self.rows.rew[i] == high).collect();
         if rewarded.is_empty() {
+            let goals = self.sim.as_ref()?.goal.as_ref()?;
             return Some([goals.get((0, 0))?, goals.get((0, 1))?].map(|&x| x as f32));
         }
         let mean = |col: usize| {
@@ -262,12 +265,12 @@ mod tests {
     #[test]
     fn a_goal_is_where_rewards_were_earned() {
         let mut maze = data();
-        assert_eq!(maze.goal(), None, "no maze");
+        maze.rows.rew.fill(-1.0);
+        assert_eq!(maze.goal(), None, "nothing was earned and nothing is said");
         let (rows, width) = (maze.rows.len(), maze.rows.obs_dim());
         let heading = Array2::from_elem((rows, 2), 9.0);
         let still = || Array2::zeros((rows, 1));
         maze.sim = Some(SimColumns { qpos: still(), qvel: still(), goal: Some(heading) });
-        maze.rows.rew.fill(-1.0);
         assert_eq!(maze.goal(), Some([9.0, 9.0]), "nothing was earned");
         for (row, x) in [(3, 1.0), (500, 2.0)] {
             maze.rows.rew[row] = 0.0;

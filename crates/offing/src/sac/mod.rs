@@ -89,6 +89,11 @@ impl Sac {
     /// A fresh agent for states of `obs_dim` and actions of `act_dim` numbers; `team` does its arithmetic.
     pub fn new(cfg: &SacConfig, obs_dim: usize, act_dim: usize, team: &Team, rng: &mut Rng) -> Result<Self> {
         cfg.check()?;
+        if let Schedule::Cosine { steps: None, .. } = cfg.actor_schedule {
+            let wanted =
+                "actor_schedule: wanted `steps`, found none; `Schedule::over` gives it a run's length";
+            return Err(Error::Invalid(wanted.into()));
+        }
         if obs_dim == 0 || act_dim == 0 {
             return Err(Error::Invalid(format!(
                 "an agent needs observations and actions, found widths {obs_dim} and {act_dim}"

@@ -129,7 +129,9 @@ impl Summary {
         let stretches: Vec<std::ops::Range<usize>> =
             (0..length).step_by(width).map(|first| first..(first + width).min(length)).collect();
         let rho = |study: &Study, name: &str, stretch: &std::ops::Range<usize>| {
-            let scores = &study.scores.iter().find(|(of, _)| of == name)?.1;
+            // Scores that were kept by another version may be of other rows.
+            let named = |(of, scores): &&(String, Vec<f64>)| of == name && scores.len() == study.error.len();
+            let scores = &study.scores.iter().find(named)?.1;
             let rows = || (0..scores.len()).filter(|&i| stretch.contains(&study.error[i].0));
             let (u, error): (Vec<f64>, Vec<f64>) = rows().map(|i| (scores[i], study.error[i].1)).unzip();
             Some(stats::spearman(&u, &error)).filter(|rho| rho.is_finite())
@@ -227,8 +229,8 @@ impl Summary {
             for f in &study.findings {
                 out.push_str(&format!(
                     "{},{seed},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
-                    self.dataset,
-                    f.estimator,
+                    quoted(&self.dataset),
+                    quoted(&f.estimator),
                     word(f.variant),
                     word(f.part),
                     f.rows,
@@ -245,6 +247,15 @@ impl Summary {
             }
         }
         out
+    }
+}
+
+/// A field of a CSV line, in quotes where it needs them.
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.into()
     }
 }
 

@@ -136,14 +136,11 @@ impl<'a> Work<'a> {
                         let what = format!("idea {}", serde_json::to_string(idea)?);
                         cells.push(self.cell(None, dataset, seed, &what));
                     }
-                    Kind::Training { columns, profile, .. } => {
+                    Kind::Training { columns, .. } => {
                         for column in columns {
-                            let what = format!(
-                                "{} {:?} {profile:?} {:?}",
-                                column.algorithm(),
-                                self.profile.presets.get(&column.name),
-                                self.sets(column)
-                            );
+                            // The settings as they come out: a cell of an older preset is another cell.
+                            let settings = training::plan(self, column, dataset)?.0.table()?;
+                            let what = format!("{} {}", column.algorithm(), toml::to_string(&settings)?);
                             cells.push(self.cell(Some(&column.name), dataset, seed, &what));
                         }
                     }
