@@ -118,8 +118,9 @@ fn rows_without_a_gradient_change_no_bit_of_a_critic_step() {
     // 600 rows make parts of several sizes; every third row has a gradient, for one critic or for all.
     let (mut all, mut few) = (agent(1, &small()), agent(3, &small()));
     let batch = batch(600, 5, 2, 0);
-    let slope =
-        |q: f32, critic: usize, row: usize| if row % 2 == 0 && critic > 0 { 0.0 } else { 0.1 * q + 0.01 };
+    let slope = |q: f32, critic: usize, row: usize| {
+        if row.is_multiple_of(2) && critic > 0 { 0.0 } else { 0.1 * q + 0.01 }
+    };
     all.critic_step_with(&batch.obs, &batch.act, |q, dq| {
         for ((critic, row), dq) in dq.indexed_iter_mut().filter(|((_, row), _)| row % 3 == 1) {
             *dq = slope(q[[critic, row]], critic, row);
