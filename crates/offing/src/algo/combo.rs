@@ -119,8 +119,7 @@ pub fn train(cfg: &ComboConfig, session: &mut Session<'_>) -> Result<Option<Sac>
     cfg.check()?;
     let model = session.model(&cfg.model)?;
     let cfg_term = &cfg.conservative;
-    let mut combo =
-        Combo { model: &model, cfg: cfg_term, factor: Scalar::new(0.0), steps: 0, gap: 0.0, felt: 0.0 };
+    let mut combo = Combo { model: &model, cfg: cfg_term, factor: Scalar::new(0.0), steps: 0, gap: 0.0 };
     let course = Course { train: &cfg.train, rollout: &cfg.rollout, sac: &cfg.sac };
     practise(&mut combo, course, session)
 }
@@ -133,8 +132,6 @@ struct Combo<'a> {
     steps: u64,
     /// The conservative term of the last batch before β, mean over critics.
     gap: f64,
-    /// Share of its probes that a gradient went back through.
-    felt: f64,
 }
 
 impl Method for Combo<'_> {
@@ -162,7 +159,7 @@ impl Method for Combo<'_> {
             Probes::draw(agent, team, &rows(&batch.obs), &rows(&batch.next_obs), self.cfg, &mut rng)
         });
         let weight = self.cfg.beta * self.multiplier();
-        let (mut gap, mut felt) = (0.0, 0.0);
+        let mut gap = 0.0;
         losses.critic = session.clock.time("critics", || {
             let [obs, act] = [(&batch.obs, &probes.obs), (&batch.act, &probes.act)].map(|(real, probe)| {
                 ndarray::concatenate(Axis(0), &[real.view(), probe.view()]).expect("columns of one width")
@@ -176,15 +173,12 @@ impl Method for Combo<'_> {
                     error += squared_error(q, &y, dq) / nets;
                     gap += probes.soft_maximum(probed, weight, dprobed) / nets;
                     gap -= mean(&q[..real], -weight, &mut dq[..real]) / nets;
-                    felt += dprobed.iter().filter(|d| **d != 0.0).count() as f64
-                        / dprobed.len().max(1) as f64
-                        / nets;
                 }
                 error
             })
         });
         agent.sync_targets();
-        (self.gap, self.felt) = (gap, felt);
+        self.gap = gap;
         if let Some(target) = self.cfg.target {
             self.steps += 1;
             let slope = -self.multiplier() * (self.cfg.beta * gap - target);
@@ -198,7 +192,6 @@ impl Method for Combo<'_> {
     fn findings(&self, put: &mut dyn FnMut(&str, Value)) {
         put("conservative_gap", json!(self.gap));
         put("conservative_weight", json!(self.cfg.beta * self.multiplier()));
-        put("conservative_felt", json!(self.felt));
     }
 
     fn save(&self, out: &mut Tensors) {
@@ -238,10 +231,6 @@ fn mean(q: &[f32], weight: f64, dq: &mut [f32]) -> f64 {
     dq.iter_mut().for_each(|dq| *dq += (weight / rows) as f32);
     q.iter().map(|&q| f64::from(q)).sum::<f64>() / rows
 }
-
-/// An action's share of a soft maximum below which it is left alone: all such of a state together move the gradient by less
-/// than a rounding of it, and the critics need not be taken back there.
-const NEGLIGIBLE: f64 = 1e-9;
 
 /// Actions at which the critics are pushed down: three sources, `actions` of each, for every state. Rows run over states
 /// first, then over actions, then over sources.
@@ -293,10 +282,7 @@ impl Probes {
             let sum: f64 = members().map(|i| (value(i) - largest).exp()).sum();
             total += t * (largest + sum.ln());
             for i in members() {
-                let share = (value(i) - largest).exp() / sum;
-                if share > NEGLIGIBLE {
-                    dq[i] += (weight / stride as f64 * share) as f32;
-                }
+                dq[i] += (weight / stride as f64 * (value(i) - largest).exp() / sum) as f32;
             }
         }
         total / stride.max(1) as f64

@@ -90,17 +90,6 @@ impl Panels {
         }
     }
 
-    /// Moves the rows `keep`, which rise, to the front.
-    pub(crate) fn keep_rows(&mut self, keep: &[u32]) {
-        for panel in 0..(self.cols + 1).div_ceil(LANES) {
-            let line = |row: usize| (panel * self.capacity + row) * LANES;
-            for (to, &from) in keep.iter().enumerate() {
-                let from = line(from as usize);
-                self.data.copy_within(from..from + LANES, line(to));
-            }
-        }
-    }
-
     /// Copies columns `at..at + width` of the first rows out, row after row.
     pub fn store_flat(&self, out: &mut [f32], width: usize, at: usize) {
         for (row, values) in out.chunks_exact_mut(width).enumerate() {
@@ -127,11 +116,6 @@ mod tests {
             assert_eq!(flat[row * 4..][..4], [15, 16, 17, 18].map(|j| ((row + 3) * 100 + j) as f32));
             assert_eq!(panels.data()[panels.at(row, 21)], 1.0);
             assert_eq!(panels.data()[panels.at(row, 22)], 0.0);
-        }
-        panels.keep_rows(&[1, 4]);
-        panels.store_flat(&mut flat[..8], 4, 15);
-        for (row, from) in [(0, 4), (1, 7)] {
-            assert_eq!(flat[row * 4..][..4], [15, 16, 17, 18].map(|j| (from * 100 + j) as f32));
         }
     }
 }

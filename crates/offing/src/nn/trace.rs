@@ -110,12 +110,6 @@ impl Trace {
         }
     }
 
-    /// Forgets all rows of the forward pass but `keep`, which rise: row i is then what row `keep[i]` was (ReLU networks only).
-    pub(crate) fn keep_rows(&mut self, keep: &[u32]) {
-        assert!(self.slope.is_empty(), "stored slopes are not moved");
-        self.hidden.iter_mut().for_each(|hidden| hidden.keep_rows(keep));
-    }
-
     /// After [`Trace::backward`]: the loss's gradient at columns `cols` of the network's input, into `dx` (other
     /// columns of the panels concerned are filled too).
     pub fn input_gradient(

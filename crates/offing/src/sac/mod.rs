@@ -201,8 +201,7 @@ impl Sac {
 
     /// One step of all critics on any loss of their values at any rows: `gradient` gets Q (critics × rows), fills
     /// ∂loss/∂Q, which starts as zeros, and returns the loss. For losses with extra terms, such as COMBO's: pass the
-    /// batch's rows followed by the rows of the extra term. Rows whose gradient stays zero cost no way back, which is two
-    /// thirds of the work; the result is the same to the bit.
+    /// batch's rows followed by the rows of the extra term.
     pub fn critic_step_with(
         &mut self,
         obs: &Mat,
@@ -230,17 +229,11 @@ impl Sac {
         }
         let loss = gradient(&q, &mut dq);
         self.team.for_each_mut(&mut self.parts, |_, part| {
-            let first = part.rows.start;
-            let counts = |i: &u32| dq.column(first + *i as usize).iter().any(|&d| d != 0.0);
-            let active: Vec<u32> = (0..part.rows.len() as u32).filter(counts).collect();
-            part.active = active.len();
-            part.pair.keep_rows(&active);
             for (j, trace) in part.critics.iter_mut().enumerate() {
-                trace.keep_rows(&active);
-                for (i, &row) in active.iter().enumerate() {
-                    trace.dout.data_mut()[i * LANES] = dq[[j, first + row as usize]];
+                for (i, row) in part.rows.clone().enumerate() {
+                    trace.dout.data_mut()[i * LANES] = dq[[j, row]];
                 }
-                trace.backward(critics.net(j), active.len(), None);
+                trace.backward(critics.net(j), part.rows.len(), None);
             }
         });
         self.train_critics(None);
@@ -341,7 +334,7 @@ impl Sac {
         let source = |net: usize, l: usize, part: usize| {
             let part: &Part = &parts[part];
             let (x, dy) = part.critics[net].source(l, &part.pair);
-            (x, dy, part.active)
+            (x, dy, part.rows.len())
         };
         let step = TrainStep { adam, decay: &[], tau };
         self.critics.train(&self.team, 0..self.critics.nets(), parts.len(), source, &step);

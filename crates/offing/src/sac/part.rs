@@ -13,8 +13,6 @@ use crate::nn::{LANES, Noise, Panels, Squashed, Stack, Trace, Weights};
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) rows: Range<usize>,
-    /// How many of them, the first, have a gradient on its way back through the critics.
-    pub(super) active: usize,
     /// Input of the actor.
     pub(super) obs: Panels,
     /// Input of the critics: (s, a).
@@ -52,7 +50,6 @@ impl Part {
         let critics = sac.critics.nets();
         Self {
             rows,
-            active: n,
             obs: Panels::new(n, obs),
             pair: Panels::new(n, obs + act),
             actor: Trace::new(sac.actor.stack.shape(), n),
@@ -88,7 +85,6 @@ impl Part {
         self.pair.load(s.batch.obs.view(), first, n, 0);
         self.pair.load(s.batch.act.view(), first, n, s.batch.obs_dim());
         self.evaluate(s.critics, Weights::Current);
-        self.active = n;
         let scale = 2.0 / s.batch.len() as f32;
         for (j, trace) in self.critics.iter_mut().enumerate() {
             for i in 0..n {

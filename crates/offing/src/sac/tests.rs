@@ -114,31 +114,6 @@ fn a_general_critic_step_with_the_plain_loss_is_the_plain_step() {
 }
 
 #[test]
-fn rows_without_a_gradient_change_no_bit_of_a_critic_step() {
-    // 600 rows make parts of several sizes; every third row has a gradient, for one critic or for all.
-    let (mut all, mut few) = (agent(1, &small()), agent(3, &small()));
-    let batch = batch(600, 5, 2, 0);
-    let slope = |q: f32, critic: usize, row: usize| {
-        if row.is_multiple_of(2) && critic > 0 { 0.0 } else { 0.1 * q + 0.01 }
-    };
-    all.critic_step_with(&batch.obs, &batch.act, |q, dq| {
-        for ((critic, row), dq) in dq.indexed_iter_mut().filter(|((_, row), _)| row % 3 == 1) {
-            *dq = slope(q[[critic, row]], critic, row);
-        }
-        0.0
-    });
-    let kept: Vec<usize> = (0..600).filter(|row| row % 3 == 1).collect();
-    let kept = batch.select(&kept);
-    few.critic_step_with(&kept.obs, &kept.act, |q, dq| {
-        for ((critic, at), dq) in dq.indexed_iter_mut() {
-            *dq = slope(q[[critic, at]], critic, 3 * at + 1);
-        }
-        0.0
-    });
-    assert_eq!(all.save(), few.save());
-}
-
-#[test]
 fn it_learns_the_best_action_of_a_bandit() {
     // Reward 1 − (a − 0.5·s)²: the best action is half the state.
     let cfg = SacConfig {
