@@ -2,7 +2,7 @@
 //! rollouts did, where the time went.
 
 use crate::exit::ExitCode;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -12,7 +12,7 @@ use toml::Table;
 use super::bound;
 use crate::context::Context;
 use crate::page::Page;
-use crate::plot::{Axis, Plot, Series};
+use crate::plot::{Axis, COLOURS, Plot, Series};
 use crate::term;
 
 #[derive(clap::Args)]
@@ -218,9 +218,10 @@ fn page(runs: &[Run]) -> Page {
     page.table(&HEADER, &runs.iter().map(Run::row).collect::<Vec<_>>());
     let scored = runs.iter().any(|r| !r.values("score").is_empty());
     let (key, label) = if scored { ("score", "normalised score") } else { ("return", "return") };
+    let charts = charts(&groups);
     curves(
         &mut page,
-        &groups,
+        &charts,
         key,
         label,
         "Learning curves; the shade is one standard deviation over seeds.",
@@ -233,7 +234,7 @@ fn page(runs: &[Run]) -> Page {
         ("cloning_loss", "cloning loss", "The cloning loss."),
     ] {
         if runs.iter().any(|r| !r.series(key).is_empty()) {
-            curves(&mut page, &groups, key, label, caption);
+            curves(&mut page, &charts, key, label, caption);
         }
     }
     let terms = bound_terms(runs);
@@ -263,31 +264,72 @@ impl Run {
     }
 }
 
-fn curves(page: &mut Page, groups: &BTreeMap<&str, Vec<&Run>>, key: &str, label: &str, caption: &str) {
-    let mut series = Vec::new();
-    let names = distinct(&groups.keys().copied().collect::<Vec<_>>());
-    for (slot, (name, runs)) in names.iter().zip(groups.values()).enumerate() {
-        let mut at: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-        for run in runs {
-            run.series(key).iter().for_each(|(x, y)| at.entry(*x as u64).or_default().push(*y));
-        }
-        let of = |values: &[f64]| {
-            let n = values.len() as f64;
-            let mean = values.iter().sum::<f64>() / n;
-            let spread = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
-            (mean, spread.sqrt())
-        };
-        let points: Vec<(f64, f64)> = at.iter().map(|(x, v)| (*x as f64, of(v).0)).collect();
-        if points.is_empty() {
-            continue;
-        }
-        let band = at.values().map(|v| (of(v).0 - of(v).1, of(v).0 + of(v).1)).collect();
-        let line = Series::line(name, points).in_slot(slot);
-        series.push(if runs.len() > 1 { line.with_band(band) } else { line });
+/// Runs that one plot can show: of one dataset, and with the same kind of steps.
+struct Chart<'a> {
+    /// What tells it from the other charts; empty when there is one.
+    name: String,
+    /// What its steps are.
+    steps: &'static str,
+    /// Groups of runs, with the name to call each here.
+    groups: Vec<(String, &'a [&'a Run])>,
+}
+
+/// Puts groups of runs into charts.
+fn charts<'a>(groups: &'a BTreeMap<&str, Vec<&'a Run>>) -> Vec<Chart<'a>> {
+    let mut sorted: BTreeMap<(String, &'static str), Vec<&'a str>> = BTreeMap::new();
+    for (group, runs) in groups {
+        let text = |key: &str| runs[0].config.get(key).and_then(|v| v.as_str()).unwrap_or_default();
+        // MOReL plans: hundreds of iterations, each as long as thousands of gradient steps.
+        let planned = text("algorithm").split('+').next() == Some("morel");
+        let steps = if planned { "iterations of planning" } else { "steps" };
+        sorted.entry((short(text("dataset")), steps)).or_default().push(group);
     }
-    if !series.is_empty() {
-        let plot = Plot { title: label.into(), x: Axis::linear("steps"), y: Axis::linear(label), series };
-        page.figure(&plot, caption);
+    let several = sorted.len() > 1;
+    let chart = |((dataset, steps), names): (&(String, &'static str), &Vec<&'a str>)| Chart {
+        name: if several { dataset.clone() } else { String::new() },
+        steps,
+        groups: distinct(names).into_iter().zip(names.iter().map(|name| groups[name].as_slice())).collect(),
+    };
+    sorted.iter().map(chart).collect()
+}
+
+fn curves(page: &mut Page, charts: &[Chart<'_>], key: &str, label: &str, caption: &str) {
+    // A name has one colour in all charts.
+    let names: BTreeSet<&str> =
+        charts.iter().flat_map(|c| c.groups.iter().map(|(name, _)| name.as_str())).collect();
+    let slots: Vec<&str> = names.into_iter().collect();
+    for chart in charts {
+        let mut series = Vec::new();
+        for (name, runs) in &chart.groups {
+            let mut at: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+            for run in *runs {
+                run.series(key).iter().for_each(|(x, y)| at.entry(*x as u64).or_default().push(*y));
+            }
+            let of = |values: &[f64]| {
+                let n = values.len() as f64;
+                let mean = values.iter().sum::<f64>() / n;
+                let spread = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+                (mean, spread.sqrt())
+            };
+            let points: Vec<(f64, f64)> = at.iter().map(|(x, v)| (*x as f64, of(v).0)).collect();
+            if points.is_empty() {
+                continue;
+            }
+            let slot = slots.iter().position(|s| s == name).unwrap_or(0);
+            // Where colours come again, dashes tell the second from the first.
+            let again = slot / COLOURS.len() % 2 == 1;
+            let line =
+                if again { Series::dashed(name, points) } else { Series::line(name, points) }.in_slot(slot);
+            let band = at.values().map(|v| (of(v).0 - of(v).1, of(v).0 + of(v).1)).collect();
+            series.push(if runs.len() > 1 { line.with_band(band) } else { line });
+        }
+        if !series.is_empty() {
+            let title = if chart.name.is_empty() { label.into() } else { format!("{label}: {}", chart.name) };
+            page.figure(
+                &Plot { title, x: Axis::linear(chart.steps), y: Axis::linear(label), series },
+                caption,
+            );
+        }
     }
 }
 
@@ -324,6 +366,29 @@ mod tests {
         let config = toml::from_str(&format!("[settings]\n{settings}")).unwrap();
         let (dir, group) = (PathBuf::from("x"), "mopo+sumo · hopper".to_string());
         Run { dir, group, seed: 0, config, records: Vec::new(), timing: None }
+    }
+
+    #[test]
+    fn a_chart_has_one_dataset_and_one_kind_of_steps() {
+        let named = |algorithm: &str, dataset: &str| {
+            let config =
+                toml::from_str(&format!("algorithm = '{algorithm}'\ndataset = '{dataset}'")).unwrap();
+            Run { group: format!("{algorithm} · {dataset}"), config, ..run("") }
+        };
+        let runs = [
+            named("mopo", "hopper"),
+            named("morel-sac", "hopper"),
+            named("morel+sumo", "hopper"),
+            named("mopo", "ant"),
+        ];
+        let mut groups: BTreeMap<&str, Vec<&Run>> = BTreeMap::new();
+        runs.iter().for_each(|run| groups.entry(&run.group).or_default().push(run));
+        let found: Vec<(String, &str, usize)> =
+            charts(&groups).into_iter().map(|c| (c.name, c.steps, c.groups.len())).collect();
+        let wanted = [("ant", "steps", 1), ("hopper", "iterations of planning", 1), ("hopper", "steps", 2)];
+        assert_eq!(found, wanted.map(|(name, steps, groups)| (name.to_string(), steps, groups)));
+        groups.retain(|name, _| name.ends_with("ant"));
+        assert_eq!(charts(&groups)[0].name, "", "a single chart needs no name");
     }
 
     #[test]
