@@ -146,6 +146,9 @@ impl Session<'_> {
         let baseline = rule.needs_baseline();
         let source = Source { data: rows, model: Some(model), team, seed: self.seed, home, baseline };
         let built = self.clock.time("index", || rule.asks().then(|| estimator.build(&source)).transpose())?;
+        if let Some(remark) = built.as_deref().and_then(|e| e.remark()) {
+            self.note(remark);
+        }
         let asked = built.as_deref().filter(|_| baseline);
         let baseline = self.clock.time("index", || asked.map_or(0.0, |e| e.max_baseline()));
         Ok((built, rule.calibrate(baseline, &rows.rew)?))

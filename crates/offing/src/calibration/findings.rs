@@ -133,7 +133,9 @@ pub fn judge(
     let data = &session.data.rows;
     let (team, home) = (session.team.clone(), Some(session.home));
     let source = Source { data, model: Some(&subject.model), team, seed: session.seed, home, baseline: true };
-    let mut built = build_all(&configs, &source)?.into_iter();
+    let built = build_all(&configs, &source)?;
+    built.iter().filter_map(|estimator| estimator.remark()).for_each(|remark| session.note(remark));
+    let mut built = built.into_iter();
     let mut scorers: Vec<(String, Scorer)> = Vec::new();
     for (name, config) in estimators {
         let scorer = match config {

@@ -63,7 +63,7 @@ struct Layer {
 }
 
 /// How an embedding changes distances: ratios of embedded to true distance.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Distortion {
     /// Pairs measured.
     pub pairs: usize,

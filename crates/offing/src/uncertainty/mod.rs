@@ -91,6 +91,11 @@ pub trait Uncertainty: std::fmt::Debug + Send + Sync {
         Ok(None)
     }
 
+    /// What a user should know about these scores: how far an approximation is from what it stands for.
+    fn remark(&self) -> Option<String> {
+        None
+    }
+
     /// The distance that belongs to a score, where a score is a function of a distance.
     fn distance_of(&self, score: f32) -> Option<f32> {
         let _ = score;

@@ -4,9 +4,10 @@ use ndarray::{Array2, s};
 use offing_knn::Metric;
 use serde::{Deserialize, Serialize};
 
-use super::embedding::{Embedding, EmbeddingConfig};
+use super::embedding::{Distortion, Embedding, EmbeddingConfig};
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
+use crate::rng::Rng;
 
 /// The search vector: which parts of a transition are put side by side (⊕).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +64,13 @@ pub(super) struct Space {
     /// Columns that never change, when standardised.
     pub(super) constant: Vec<usize>,
     embedding: Option<Embedding>,
+    /// What the embedding costs in exactness, on a sample of the data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) distortion: Option<Distortion>,
 }
+
+/// Rows on which an embedding is measured.
+const MEASURED: usize = 1000;
 
 impl From<Distance> for Metric {
     fn from(distance: Distance) -> Self {
@@ -139,10 +146,13 @@ impl Space {
             }
         };
         let embedding = embedding.map(|e| Embedding::new(e, points.ncols())).transpose()?;
+        let mut distortion = None;
         if let Some(embedding) = &embedding {
+            // Copies of one row have no distances to compare; there is nothing to say about them.
+            distortion = embedding.distortion(&points, MEASURED, &mut Rng::stream(0, "distortion", 0)).ok();
             points = embedding.apply(&points);
         }
-        Ok((Self { vector, obs_dim, act_dim, scale, constant, embedding }, points))
+        Ok((Self { vector, obs_dim, act_dim, scale, constant, embedding, distortion }, points))
     }
 
     /// Width of a point.

@@ -216,6 +216,19 @@ impl Uncertainty for Sumo {
         Members::One
     }
 
+    fn remark(&self) -> Option<String> {
+        let d = self.space.distortion?;
+        Some(format!(
+            "sumo searches an embedding: distances become {:.2} ± {:.2} of what they are ({:.2} to {:.2}), {:.0} % of rows \
+             keep their nearest neighbour",
+            d.mean,
+            d.std,
+            d.min,
+            d.max,
+            100.0 * d.same_neighbor
+        ))
+    }
+
     fn max_baseline(&self) -> f32 {
         let largest =
             || self.index.max_self(self.config.k).expect("k was checked against the number of rows");
