@@ -6,6 +6,7 @@ mod algorithms;
 mod commands;
 mod config;
 mod context;
+mod csv;
 mod estimate;
 mod exit;
 mod invocation;

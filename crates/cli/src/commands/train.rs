@@ -401,3 +401,25 @@ pub(crate) fn mean_return(data: &Dataset) -> Option<f64> {
     let returns: Vec<f64> = data.episodes.iter().filter(ended).map(total).collect();
     (!returns.is_empty()).then(|| returns.iter().sum::<f64>() / returns.len() as f64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use offing::sac::Alpha;
+
+    #[test]
+    fn a_run_of_yesterday_goes_on_without_what_presets_say_today() {
+        // MOBILE's preset now clamps the temperature; this run was written before it did.
+        let text = "algorithm = 'mobile'\ndataset = 'halfcheetah-medium'\nseed = 0\nphysics = 'd4rl-v2'\ndata = ''\n\
+                    [settings.sac.alpha]\nkind = 'auto'\nlr = 0.0003\n\
+                    [settings.uncertainty]\nkind = 'bellman-std'\n\
+                    [settings.pessimism]\nkind = 'penalize'\nlambda = 0.5\nnormaliser = 'none'";
+        let written: Written = toml::from_str(text).unwrap();
+        let Plan::Mobile(cfg) = written.plan().unwrap() else { panic!("mobile") };
+        assert!(matches!(cfg.sac.alpha, Alpha::Auto { max: None, .. }), "{:?}", cfg.sac.alpha);
+        let today = Algorithm::parse("mobile").unwrap();
+        let today = today.plan(&today.layers("halfcheetah-medium", None, None).unwrap().layers).unwrap();
+        let Plan::Mobile(cfg) = today else { panic!("mobile") };
+        assert!(matches!(cfg.sac.alpha, Alpha::Auto { max: Some(_), .. }), "or this test says nothing");
+    }
+}

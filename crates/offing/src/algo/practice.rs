@@ -72,8 +72,7 @@ pub(super) fn practise(
     session: &mut Session<'_>,
 ) -> Result<Option<Sac>> {
     let (obs_dim, act_dim) = (session.data.rows.obs_dim(), session.data.rows.act_dim());
-    let actor_schedule = course.sac.actor_schedule.over(course.train.steps);
-    let sac = SacConfig { actor_schedule, ..course.sac.clone() };
+    let sac = course.sac.over(course.train.steps);
     let mut agent = Sac::new(&sac, obs_dim, act_dim, session.team, &mut session.rng("init", 0))?;
     let mut imagined = Imagined::new(course.rollout.capacity(), obs_dim, act_dim); // Alg. 1 line 2: D_model ← ∅
     let mut status = Status { steps: course.train.steps, ..Status::default() };

@@ -130,7 +130,7 @@ struct Training<'a> {
 
 impl<'a> Training<'a> {
     fn new(cfg: &'a CollectConfig, obs_dim: usize, act_dim: usize, team: &Team) -> Result<Self> {
-        let sac = SacConfig { actor_schedule: cfg.sac.actor_schedule.over(cfg.steps), ..cfg.sac.clone() };
+        let sac = cfg.sac.over(cfg.steps);
         let agent = Sac::new(&sac, obs_dim, act_dim, team, &mut Rng::stream(cfg.seed, "collect/init", 0))?;
         let progress = Progress { step: 0, losses: Losses::default(), last_return: None, last_score: None };
         Ok(Self {

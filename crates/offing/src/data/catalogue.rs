@@ -127,8 +127,12 @@ pub fn set_of(name: &str) -> Option<String> {
         (Some(_), None, None) => stem.to_string(),
         (None, ..) => name.strip_prefix("D4RL/").unwrap_or(name).replace('/', "-"),
     };
-    let bare = ["-v0", "-v1", "-v2"].iter().find_map(|v| id.strip_suffix(v)).unwrap_or(&id);
-    made_names().into_iter().find(|known| known == bare)
+    made_names().into_iter().find(|known| known == without_version(&id))
+}
+
+/// A dataset's name without D4RL's version: made and published sets of one name share presets and rows of the paper.
+pub fn without_version(name: &str) -> &str {
+    ["-v0", "-v1", "-v2"].iter().find_map(|v| name.strip_suffix(v)).unwrap_or(name)
 }
 
 fn unknown(name: &str) -> Error {

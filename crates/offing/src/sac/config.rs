@@ -154,6 +154,11 @@ pub enum Order {
 }
 
 impl SacConfig {
+    /// The settings of a run of so many updates: a schedule without a length takes the run's.
+    pub fn over(&self, updates: u64) -> Self {
+        Self { actor_schedule: self.actor_schedule.over(updates), ..self.clone() }
+    }
+
     /// Says what is wrong with the values, if anything.
     pub fn check(&self) -> Result<()> {
         let fail = |what: String| Err(Error::Invalid(format!("sac.{what}")));

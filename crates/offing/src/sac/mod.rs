@@ -91,7 +91,7 @@ impl Sac {
         cfg.check()?;
         if let Schedule::Cosine { steps: None, .. } = cfg.actor_schedule {
             let wanted =
-                "actor_schedule: wanted `steps`, found none; `Schedule::over` gives it a run's length";
+                "actor_schedule: wanted `steps`, found none; `SacConfig::over` gives it a run's length";
             return Err(Error::Invalid(wanted.into()));
         }
         if obs_dim == 0 || act_dim == 0 {

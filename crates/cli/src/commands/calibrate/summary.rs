@@ -4,6 +4,7 @@ use anyhow::Result;
 use offing::calibration::{Finding, Part, Study, Variant};
 use offing::stats::{self, Interval};
 
+use crate::csv::field;
 use crate::term;
 
 /// The studies of one dataset.
@@ -229,8 +230,8 @@ impl Summary {
             for f in &study.findings {
                 out.push_str(&format!(
                     "{},{seed},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
-                    quoted(&self.dataset),
-                    quoted(&f.estimator),
+                    field(&self.dataset),
+                    field(&f.estimator),
                     word(f.variant),
                     word(f.part),
                     f.rows,
@@ -247,15 +248,6 @@ impl Summary {
             }
         }
         out
-    }
-}
-
-/// A field of a CSV line, in quotes where it needs them.
-fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.into()
     }
 }
 

@@ -16,6 +16,7 @@ use offing::stats::nan_as_null;
 use serde::{Deserialize, Serialize};
 
 use super::idea::Drawing;
+use crate::csv::{field, number};
 
 /// One unit of work.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -161,16 +162,6 @@ pub(super) fn file_part(text: &str) -> String {
     let stem = Path::new(text).file_stem().map_or(text.into(), |s| s.to_string_lossy().into_owned());
     let name = if text.contains(['/', '\\']) { stem } else { text.to_string() };
     name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.+=".contains(c) { c } else { '_' }).collect()
-}
-
-/// A text as a field of a CSV file.
-pub(super) fn field(text: &str) -> String {
-    if text.contains(['"', ',', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.into() }
-}
-
-/// A number as a field of a CSV file; nothing where there is none.
-pub(super) fn number(x: Option<f64>) -> String {
-    x.filter(|x| x.is_finite()).map_or(String::new(), |x| x.to_string())
 }
 
 /// The raw numbers: every cell's, one a line.

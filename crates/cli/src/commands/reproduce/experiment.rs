@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail};
 use offing::Error;
-use offing::data::catalogue::{Recipe, made_names};
+use offing::data::catalogue::{Recipe, made_names, without_version};
 use offing::uncertainty::UncertaintyConfig;
 use serde::{Deserialize, Serialize};
 
@@ -252,9 +252,8 @@ impl Experiment {
 pub(super) fn choose(only: &[String], profile: &Profile) -> Result<Vec<String>> {
     let mut chosen: Vec<String> = Vec::new();
     for name in only {
-        let bare = bare(name);
         let known = profile.datasets.contains(name)
-            || Recipe::parse(bare).is_ok()
+            || Recipe::parse(without_version(name)).is_ok()
             || std::path::Path::new(name).exists();
         if !known {
             return Err(Error::unknown("dataset", name, &made_names()).into());
@@ -264,11 +263,6 @@ pub(super) fn choose(only: &[String], profile: &Profile) -> Result<Vec<String>> 
         }
     }
     Ok(if chosen.is_empty() { profile.datasets.clone() } else { chosen })
-}
-
-/// A dataset's name without D4RL's version: made and published sets of one name share a row of the paper.
-pub(super) fn bare(dataset: &str) -> &str {
-    ["-v0", "-v1", "-v2"].iter().find_map(|v| dataset.strip_suffix(v)).unwrap_or(dataset)
 }
 
 #[cfg(test)]

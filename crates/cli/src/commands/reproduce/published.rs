@@ -3,7 +3,7 @@
 use anyhow::Result;
 use offing::Error;
 
-use super::experiment::bare;
+use offing::data::catalogue::without_version;
 
 /// The transcribed tables that experiments stand beside.
 const TABLES: &[(&str, &str)] = &[
@@ -46,13 +46,13 @@ impl Published {
             let (dataset, column, metric) = (fields.next()?, fields.next()?, fields.next()?);
             let mean = fields.next()?.parse().ok()?;
             let std = fields.next().and_then(|s| s.parse().ok());
-            Some(Row { dataset: bare(dataset), column, metric, mean, std })
+            Some(Row { dataset: without_version(dataset), column, metric, mean, std })
         };
         Ok(Self { rows: text.lines().skip(1).filter_map(row).collect() })
     }
 
     fn row(&self, dataset: &str, column: &str, metric: &str) -> Option<&Row> {
-        let is = |r: &&Row| (r.dataset, r.column, r.metric) == (bare(dataset), column, metric);
+        let is = |r: &&Row| (r.dataset, r.column, r.metric) == (without_version(dataset), column, metric);
         self.rows.iter().find(is)
     }
 

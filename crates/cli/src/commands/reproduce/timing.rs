@@ -8,7 +8,7 @@ use offing::algo::TrainConfig;
 use super::super::bench::{Timed, median, plan_timed, train_in_turns};
 use super::super::calibrate::Mean;
 use super::super::train::find_data;
-use super::cells::{Cell, Found, Outcome, Value, field, number};
+use super::cells::{Cell, Found, Outcome, Value};
 use super::collect::Made;
 use super::experiment::Trained;
 use super::parts::Part;
@@ -16,6 +16,7 @@ use super::published::Published;
 use super::work::{Kind, Work};
 use crate::algorithms::Plan;
 use crate::context::Context;
+use crate::csv::{field, number};
 use crate::term;
 
 /// Gradient steps of the run whose minutes are told, as in the paper.

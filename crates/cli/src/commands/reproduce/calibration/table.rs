@@ -1,9 +1,10 @@
 //! Cells as a table: ours over seeds, the paper's beside it, the difference.
 
 use super::super::super::calibrate::Mean;
-use super::super::cells::{Cell, Outcome, Value, field, number};
+use super::super::cells::{Cell, Outcome, Value};
 use super::super::experiment::Column;
 use super::super::published::Published;
+use crate::csv::{field, number};
 
 /// The column every study has beside the estimators: the rollout step itself, which costs nothing to know.
 pub(crate) const BASELINE: &str = "step";

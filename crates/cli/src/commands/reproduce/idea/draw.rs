@@ -1,9 +1,10 @@
 //! Figure 1 for readers.
 
-use super::super::cells::{Cell, Outcome, field, number};
+use super::super::cells::{Cell, Outcome};
 use super::super::collect::Made;
 use super::super::parts::Part;
 use super::{Drawing, Path};
+use crate::csv::{field, number};
 use crate::plane::{Line, Plane, Stroke};
 use crate::plot::{Axis, Plot, Series};
 

@@ -7,9 +7,9 @@ use offing::stats::runs::{
     SignedRank, improvement_interval, interquartile_mean, share_above, signed_rank, stratified_bootstrap,
 };
 
-use super::super::cells::{field, number};
 use super::super::parts::Part;
 use super::table::{Head, Scores, Which};
+use crate::csv::{field, number};
 use crate::plot::{Axis, Plot, Series};
 
 /// Bootstrap resamples, and what share of them an interval holds.

@@ -1,9 +1,10 @@
 //! Scores as a table: ours over seeds, the paper's beside it, the difference, and who beats whom.
 
 use super::super::super::calibrate::Mean;
-use super::super::cells::{Cell, Outcome, field, number};
+use super::super::cells::{Cell, Outcome};
 use super::super::experiment::Trained;
 use super::super::published::Published;
+use crate::csv::{field, number};
 
 /// Which policy of a run is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

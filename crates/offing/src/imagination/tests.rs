@@ -1,0 +1,105 @@
+use super::*;
+use crate::dynamics::Forecast;
+use crate::pessimism::{Normaliser, Pessimism};
+use crate::uncertainty::{Source, UncertaintyConfig};
+
+/// A world that drifts along the action, with noise.
+struct Drift;
+
+impl DynamicsModel for Drift {
+    fn forecast(&self, _obs: &Mat, _act: &Mat) -> Forecast {
+        unreachable!("nobody here reads forecasts")
+    }
+
+    fn done(&self, _obs: &Mat, _act: &Mat, next_obs: &Mat) -> Array1<bool> {
+        Array1::from_elem(next_obs.nrows(), false)
+    }
+
+    fn step(&self, obs: &Mat, act: &Mat, _members: Members, rng: &mut Rng) -> Step {
+        let next_obs = obs + &act.mapv(|a| 0.5 * a).mapv_into(|a| a + 0.1 * rng.normal() as f32);
+        let (rew, done) = (next_obs.column(0).to_owned(), self.done(obs, act, &next_obs));
+        Step::of_rows(Batch { obs: obs.clone(), act: act.clone(), rew, next_obs, done })
+    }
+}
+
+/// An estimator whose rows are scored in the rollout, not when they are drawn.
+#[derive(Debug)]
+struct Early(Box<dyn Uncertainty>);
+
+impl Uncertainty for Early {
+    fn score(&self, step: &Step) -> Result<Array1<f32>> {
+        self.0.score(step)
+    }
+
+    fn needs(&self) -> Members {
+        Members::All
+    }
+
+    fn max_baseline(&self) -> f32 {
+        self.0.max_baseline()
+    }
+}
+
+/// Rewards of `draws` after the penalty, and how many rows were scored: rollouts and draws in turns, as in training.
+fn penalised(normaliser: Normaliser, early: bool, order: &[usize]) -> (Vec<f32>, u64) {
+    let mut rng = Rng::stream(0, "data", 0);
+    let mut mat = |cols| Mat::from_shape_simple_fn((300, cols), || rng.range(-1.0, 1.0) as f32);
+    let (obs, act, next_obs) = (mat(2), mat(2), mat(2));
+    let rew = obs.column(1).to_owned();
+    let data = Batch { obs, act, rew, next_obs, done: Array1::from_elem(300, false) };
+    let sumo = UncertaintyConfig::from_id("sumo").unwrap().build(&Source::of_data(&data)).unwrap();
+    let estimator: Box<dyn Uncertainty> = if early { Box::new(Early(sumo)) } else { sumo };
+    let rule = Pessimism::Penalize { lambda: 1.0, normaliser, reward_range: None };
+    let guard = rule.calibrate(estimator.max_baseline(), &data.rew).unwrap();
+    let team = Team::new(1);
+    let mut dream = Imagination { model: &Drift, estimator: Some(&*estimator), guard, team: &team };
+    let mut imagined = Imagined::new(1000, 2, 2);
+    let (mut rewards, mut scored) = (Vec::new(), 0);
+    for turn in 0..3 {
+        let start = data.obs.slice(s![..40, ..]).to_owned();
+        let rng = &mut Rng::stream(turn, "rollout", 0);
+        let mut rollout = dream.rollout(&Uniform { obs_dim: 2, act_dim: 2 }, start, 5, rng).unwrap();
+        imagined.push(&rollout);
+        let slots = || order.iter().map(|slot| slot + 200 * turn as usize);
+        imagined.score(slots(), &*estimator, &mut dream.guard, &mut rollout.tally).unwrap();
+        scored += rollout.tally.scored;
+        let mut drawn: Vec<f32> = slots().map(|i| imagined.ring.columns().rew[i]).collect();
+        let u: Vec<f32> = slots().map(|i| imagined.score_at(i)).collect();
+        dream.guard.penalise(&mut drawn, &u);
+        rewards.extend(drawn);
+    }
+    (rewards, scored)
+}
+
+#[test]
+fn scoring_when_drawn_equals_scoring_early_but_for_a_running_maximum() {
+    let draws: Vec<usize> = (0..60).map(|i| i * 7 % 200).collect();
+    for normaliser in [Normaliser::Dataset, Normaliser::Batch, Normaliser::None] {
+        let (early, all) = penalised(normaliser, true, &draws);
+        let (lazy, drawn) = penalised(normaliser, false, &draws);
+        assert_eq!(early, lazy, "{normaliser:?}: bit for bit");
+        assert_eq!((all, drawn), (600, 180), "and less work");
+    }
+    // The maximum over drawn rows is smaller, so their penalty is larger.
+    let (early, _) = penalised(Normaliser::Running, true, &draws[..5]);
+    let (lazy, _) = penalised(Normaliser::Running, false, &draws[..5]);
+    assert!(early.iter().zip(&lazy).all(|(e, l)| l <= e) && early != lazy);
+}
+
+#[test]
+fn uniform_actions_fill_the_box_and_follow_from_the_stream() {
+    let nobody = Uniform { obs_dim: 2, act_dim: 3 };
+    let (team, obs) = (Team::new(1), Mat::zeros((5000, 2)));
+    let drawn = |seed| nobody.explore(&team, &obs, &mut Rng::stream(seed, "test", 0));
+    let act = drawn(0);
+    assert_eq!(act.dim(), (5000, 3));
+    assert!(act.iter().all(|a| (-1.0..=1.0).contains(a)));
+    // Mean 0 and variance 1/3, each within five standard errors.
+    let n = act.len() as f64;
+    let mean = act.iter().map(|&a| f64::from(a)).sum::<f64>() / n;
+    let variance = act.iter().map(|&a| f64::from(a).powi(2)).sum::<f64>() / n;
+    assert!(mean.abs() < 5.0 * (1.0 / (3.0 * n)).sqrt(), "{mean}");
+    assert!((variance - 1.0 / 3.0).abs() < 5.0 * (4.0 / (45.0 * n)).sqrt(), "{variance}");
+    assert_eq!(act, drawn(0));
+    assert_ne!(act, drawn(1));
+}
