@@ -1,3 +1,5 @@
+//! What imagination promises: guards, lazy scoring, ends and bytes.
+
 use super::*;
 use crate::dynamics::Forecast;
 use crate::pessimism::{Normaliser, Pessimism};

@@ -1,3 +1,5 @@
+//! Expressions: what parses, what they evaluate to and what is refused.
+
 use super::*;
 
 fn holds(text: &str) -> bool {

@@ -1,3 +1,5 @@
+//! Each check of the audit on data that has the fault and on data that has not.
+
 use super::super::audit;
 use super::*;
 use crate::data::make::{Block, Follow, make};
