@@ -156,6 +156,31 @@ impl Tally {
         self.score_max = self.score_max.max(other.score_max);
     }
 
+    /// How many numbers a tally is kept as.
+    pub(crate) const NUMBERS: usize = 7;
+
+    /// The tally as numbers, for a checkpoint.
+    pub(crate) fn to_numbers(&self) -> [f64; Self::NUMBERS] {
+        let counts =
+            [self.imagined, self.guarded, self.terminated, self.exploded, self.scored].map(|n| n as f64);
+        let [imagined, guarded, terminated, exploded, scored] = counts;
+        [imagined, guarded, terminated, exploded, scored, self.score_sum, f64::from(self.score_max)]
+    }
+
+    /// Takes back what [`Tally::to_numbers`] gave; there must be as many.
+    pub(crate) fn from_numbers(numbers: &[f64]) -> Self {
+        let count = |i: usize| numbers[i] as u64;
+        Self {
+            imagined: count(0),
+            guarded: count(1),
+            terminated: count(2),
+            exploded: count(3),
+            scored: count(4),
+            score_sum: numbers[5],
+            score_max: numbers[6] as f32,
+        }
+    }
+
     /// Takes scores into the statistics.
     pub fn look(&mut self, scores: &[f32]) {
         for &u in scores {

@@ -14,6 +14,9 @@ use crate::replay::gather_at;
 use crate::run::Flow;
 use crate::sac::{Losses, Sac, SacConfig};
 
+/// Gradient steps between two looks of the watcher: at COMBO's pace a wish to stop is heard within two seconds.
+const TELL_EVERY: u64 = 20;
+
 /// The settings of the loop.
 #[derive(Clone, Copy)]
 pub(super) struct Course<'a> {
@@ -80,6 +83,7 @@ pub(super) fn practise(
         None => method.begin(session, &mut agent)?,
         Some((step, state)) => {
             status.step = step;
+            status.tally = load_tally(&state)?;
             agent.load(&state.under("agent"))?;
             imagined.load(&state.under("imagined"))?;
             method.load(&state)?;
@@ -88,21 +92,31 @@ pub(super) fn practise(
     let mut kept = status.step;
     while status.step < course.train.steps {
         let due = status.step / course.train.checkpoint_every > kept / course.train.checkpoint_every;
-        let stop = session.tell(&status) == Flow::Stop;
-        if stop || due {
-            session.checkpoint(status.step, save(&agent, &imagined, method))?;
+        let mut flow = session.tell(&status);
+        if due {
+            session.checkpoint(status.step, save(&agent, &imagined, &status, method))?;
             kept = status.step;
         }
-        if stop {
+        if flow == Flow::Continue {
+            let steps = block(course, status.step);
+            let begun = status.step > steps.start; // stopped in its midst: what it needs is imagined already
+            let mut lesson = Lesson { course, steps, imagined: &mut imagined, status: &mut status };
+            if !begun {
+                method.imagine(session, &agent, &mut lesson)?; // lines 6–11
+            }
+            flow = lesson.learn(method, session, &mut agent)?;
+            if flow == Flow::Continue {
+                method.reflect(session, &agent, lesson.steps)?;
+            }
+        }
+        if flow == Flow::Stop {
+            if status.step > kept {
+                session.checkpoint(status.step, save(&agent, &imagined, &status, method))?;
+            }
             return Ok(None);
         }
-        let steps = block(course, status.step);
-        let mut lesson = Lesson { course, steps, imagined: &mut imagined, status: &mut status };
-        method.imagine(session, &agent, &mut lesson)?; // lines 6–11
-        lesson.learn(method, session, &mut agent)?;
-        method.reflect(session, &agent, lesson.steps)?;
     }
-    session.checkpoint(status.step, save(&agent, &imagined, method))?;
+    session.checkpoint(status.step, save(&agent, &imagined, &status, method))?;
     session.finish(&agent.actor)?;
     Ok(Some(agent))
 }
@@ -132,30 +146,32 @@ impl Lesson<'_> {
         self.steps.clone().flat_map(|step| self.draw(session, step).1).collect()
     }
 
-    fn learn(&mut self, method: &mut dyn Method, session: &mut Session<'_>, agent: &mut Sac) -> Result<()> {
+    /// Takes the gradient steps that are left. Whoever wants to stop is heard between any two of them, but not after the
+    /// last, which [`Method::reflect`] belongs to.
+    fn learn(&mut self, method: &mut dyn Method, session: &mut Session<'_>, agent: &mut Sac) -> Result<Flow> {
         let mut mixed = Mixed {
             batch: Batch::empty(session.data.rows.obs_dim(), session.data.rows.act_dim()),
             real: 0,
             u: Vec::new(),
             step: 0,
         };
-        let (train, steps) = (self.course.train, self.steps.clone());
-        for step in steps {
+        let (train, end) = (self.course.train, self.steps.end);
+        for step in self.status.step..end {
             let (real, dreamt) = self.draw(session, step);
             mixed.fill(&session.data.rows, &real, self.imagined, &dreamt);
             mixed.step = step;
             self.status.losses = method.update(session, agent, &mut mixed)?;
             self.status.step = step + 1;
-            if self.status.step.is_multiple_of(100) {
-                // A wish to stop is heard before the next rollout, where there is least state to keep.
-                let _ = session.tell(self.status);
-            }
             if self.status.step.is_multiple_of(train.evaluate_every) || self.status.step == train.steps {
                 let values = findings(self.status, method);
                 session.record(train, self.status, &agent.actor, values)?;
             }
+            let tell = self.status.step.is_multiple_of(TELL_EVERY) && self.status.step < end;
+            if tell && session.tell(self.status) == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
         }
-        Ok(())
+        Ok(Flow::Continue)
     }
 
     /// Rows of the dataset and of the buffer that the batch of `step` takes. While the buffer is empty (everything was
@@ -189,9 +205,10 @@ impl Mixed {
     }
 }
 
-/// The steps from `step` until the next rollout.
+/// The steps between two rollouts that `step` belongs to.
 fn block(course: Course<'_>, step: u64) -> Range<u64> {
-    step..((step / course.rollout.every + 1) * course.rollout.every).min(course.train.steps)
+    let start = step / course.rollout.every * course.rollout.every;
+    start..(start + course.rollout.every).min(course.train.steps)
 }
 
 fn findings(status: &Status, method: &dyn Method) -> Map<String, Value> {
@@ -210,10 +227,19 @@ fn findings(status: &Status, method: &dyn Method) -> Map<String, Value> {
     values
 }
 
-fn save(agent: &Sac, imagined: &Imagined, method: &dyn Method) -> Tensors {
+fn save(agent: &Sac, imagined: &Imagined, status: &Status, method: &dyn Method) -> Tensors {
     let mut out = Tensors::default();
     out.put_all("agent", agent.save());
     out.put_all("imagined", imagined.save());
+    if let Some(tally) = &status.tally {
+        out.put_f64("tally", &tally.to_numbers());
+    }
     method.save(&mut out);
     out
+}
+
+/// What the last rollout did; the metrics of the steps after a resume tell it.
+fn load_tally(from: &Tensors) -> Result<Option<Tally>> {
+    let kept = from.shape("tally").map(|_| from.f64("tally", Tally::NUMBERS));
+    Ok(kept.transpose()?.map(|numbers| Tally::from_numbers(&numbers)))
 }

@@ -159,7 +159,7 @@ fn a_stopped_and_resumed_run_equals_an_uninterrupted_one_on_any_number_of_thread
         let cfg = small(rule, estimator, 600);
         let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         train(&cfg, &data, whole.path(), 1, u64::MAX);
-        for stop_at in [150, 320, u64::MAX] {
+        for stop_at in [140, 300, 320, u64::MAX] {
             train(&cfg, &data, parts.path(), 2, stop_at);
         }
         assert!(outcome(whole.path()) == outcome(parts.path()), "{rule:?}");
@@ -173,7 +173,7 @@ fn a_running_maximum_survives_a_resume() {
     let cfg = small(rule, "sumo", 400);
     let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     train(&cfg, &data, whole.path(), 1, u64::MAX);
-    for stop_at in [100, u64::MAX] {
+    for stop_at in [100, 130, u64::MAX] {
         train(&cfg, &data, parts.path(), 1, stop_at);
     }
     assert!(outcome(whole.path()) == outcome(parts.path()));
