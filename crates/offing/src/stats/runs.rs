@@ -105,7 +105,11 @@ const EXACT: usize = 50;
 /// When the columns have different lengths or hold NaN.
 pub fn signed_rank(x: &[f64], y: &[f64]) -> SignedRank {
     assert_eq!(x.len(), y.len(), "two columns of one length");
-    let differences: Vec<f64> = x.iter().zip(y).map(|(x, y)| x - y).filter(|d| *d != 0.0).collect();
+    // Differences of decimal numbers that are the same on paper differ in their last bits; they are ties all the same.
+    let largest = x.iter().chain(y).fold(0.0f64, |m, v| m.max(v.abs()));
+    let grain = if largest > 0.0 { largest * 1e-9 } else { 1.0 };
+    let differences: Vec<f64> =
+        x.iter().zip(y).map(|(x, y)| ((x - y) / grain).round()).filter(|d| *d != 0.0).collect();
     let ranked = ranks(&differences.iter().map(|d| d.abs()).collect::<Vec<f64>>());
     // From 0: the sum of nothing would be −0.
     let sum = |positive: bool| -> f64 {
@@ -205,6 +209,11 @@ mod tests {
         assert_eq!((tied.positive, tied.negative, tied.pairs), (19.5, 1.5, 6), "one pair is equal");
         near(tied.p, WILCOXON_TIED);
         assert_eq!(signed_rank(&[1.0], &[1.0]).p, 1.0);
+        // 2.6 both times, though not to the last bit: ranks 1.5 and 1.5.
+        let decimal = signed_rank(&[116.3, 106.6], &[113.7, 109.2]);
+        assert!(116.3 - 113.7 != 109.2 - 106.6, "or this says nothing");
+        assert_eq!((decimal.positive, decimal.negative), (1.5, 1.5));
+        assert_eq!(signed_rank(&[0.1 + 0.2], &[0.3]).pairs, 0, "no difference");
         assert!(signed_rank(&[1.0], &[0.0]).negative.is_sign_positive(), "0 is printed without a sign");
         assert_eq!(signed_rank(&[1.0, 2.0], &[0.0, 3.0]).p, 1.0, "even");
     }
