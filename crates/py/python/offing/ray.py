@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,13 @@ from numpy.typing import NDArray
 from offing import _offing
 from offing._arrays import matrix
 from offing.search import Index
+
+
+#: How often a cell whose worker was lost is tried again.
+RETRIES = 10
+
+#: Where offing looks for things; workers are told.
+PLACES = ("OFFING_HOME", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH", "MUJOCO_LIB")
 
 
 class ShardedIndex:
@@ -98,20 +106,31 @@ def run_grid(name: str, words: Sequence[str] = (), threads: int = 1) -> int:
     if listed.returncode != 0:
         raise ValueError(listed.stderr.strip().removeprefix("error: "))
     cells = [json.loads(line) for line in listed.stdout.splitlines()]
-    # Lost nodes do not count as failures of a cell: it is tried again until it says itself that it cannot be done.
-    work = ray.remote(_run_cell).options(num_cpus=threads, max_retries=-1)
-    waiting = {work.remote(base, cell["id"], threads): cell for cell in cells}
+    if any(cell["alone"] for cell in cells):
+        raise ValueError(f"{name}: times mean nothing where cells run side by side; use `offing reproduce {name}`")
+    # A lost node is no fault of the cell, so it is tried again; but one that brings every worker down must come to an end.
+    work = ray.remote(_run_cell).options(num_cpus=threads, max_retries=RETRIES)
+    here = os.getcwd(), {key: os.environ[key] for key in PLACES if key in os.environ}
+    waiting = {work.remote(base, cell["id"], threads, *here): cell for cell in cells}
     while waiting:
         (done,), _ = ray.wait(list(waiting), num_returns=1)
         cell = waiting.pop(done)
-        trouble = ray.get(done)
+        try:
+            trouble = ray.get(done)
+        except ray.exceptions.RayError as error:
+            trouble = f"failed: {str(error).strip().splitlines()[0]}"
         print(f"· {cell['id']}: {trouble or 'done'} ({len(cells) - len(waiting)} of {len(cells)})", flush=True)
     return subprocess.run([sys.executable, "-m", "offing", *base, "--collect"]).returncode
 
 
-def _run_cell(base: list[str], cell: str, threads: int) -> str | None:
-    """One cell in this worker, so that it dies with the worker and leaves no process behind; what went wrong, if so."""
+def _run_cell(base: list[str], cell: str, threads: int, cwd: str, places: dict[str, str]) -> str | None:
+    """One cell in this worker, so that it dies with the worker and leaves no process behind; what went wrong, if so.
+
+    Paths mean what they mean where the grid was started: workers begin where the cluster was.
+    """
     try:
+        os.chdir(cwd)
+        os.environ.update(places)
         code = _offing.run(["-q", *base, "--cell", cell], True, threads)
     except (OSError, RuntimeError, ValueError) as error:
         return f"failed: {error}"
