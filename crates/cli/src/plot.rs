@@ -71,6 +71,12 @@ impl Series {
         Self { slot: Some(slot), ..self }
     }
 
+    /// How it is drawn in that place of a plot: where colours come again, dashes tell the second line from the first.
+    fn mark_in(&self, place: usize) -> Mark {
+        let again = self.slot.unwrap_or(place) / COLOURS.len() % 2 == 1;
+        if again && self.mark == Mark::Line { Mark::Dashed } else { self.mark }
+    }
+
     /// Shades the space between low and high, which has one pair for each point.
     pub(crate) fn with_band(mut self, band: Vec<(f64, f64)>) -> Self {
         assert_eq!(band.len(), self.points.len(), "one pair of bounds for each point");
@@ -229,7 +235,7 @@ impl Plot {
             band(&mut svg, series, &x, &y, &colour(series.slot.unwrap_or(i)));
         }
         for (i, series) in self.series.iter().enumerate() {
-            marks(&mut svg, series, &x, &y, &colour(series.slot.unwrap_or(i)));
+            marks(&mut svg, series, series.mark_in(i), &x, &y, &colour(series.slot.unwrap_or(i)));
         }
         let at = if below { (LEFT, HEIGHT) } else { (x.to + 16.0, TOP + 10.0) };
         self.legend(&mut svg, at);
@@ -299,7 +305,7 @@ impl Plot {
             let _ = writeln!(
                 svg,
                 "<path d=\"{sign}\" {style} {}/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                stroke(series.mark, 2.0),
+                stroke(series.mark_in(i), 2.0),
                 left + 28.0,
                 y + 4.0,
                 escape(&series.name)
@@ -355,11 +361,11 @@ fn band(svg: &mut String, series: &Series, x: &Scale, y: &Scale, colour: &str) {
     }
 }
 
-fn marks(svg: &mut String, series: &Series, x: &Scale, y: &Scale, colour: &str) {
+fn marks(svg: &mut String, series: &Series, mark: Mark, x: &Scale, y: &Scale, colour: &str) {
     let mut path = String::new();
     for run in runs(series.points.iter().map(|(px, py)| Some((x.at(*px)?, y.at(*py)?)))) {
         for (i, (x, y)) in run.iter().enumerate() {
-            let _ = match series.mark {
+            let _ = match mark {
                 // A line of length 0 with round caps is a dot: thousands of them in one element.
                 Mark::Points => write!(path, "M{x:.1} {y:.1}h0"),
                 _ => write!(path, "{}{x:.1} {y:.1}", if i == 0 { "M" } else { "L" }),
@@ -367,7 +373,7 @@ fn marks(svg: &mut String, series: &Series, x: &Scale, y: &Scale, colour: &str) 
         }
     }
     // Dots shrink and fade as they become many.
-    let (size, opacity) = match (series.mark, series.points.len()) {
+    let (size, opacity) = match (mark, series.points.len()) {
         (Mark::Points, 0..300) => (2.0, 0.9),
         (Mark::Points, 300..2000) => (1.2, 0.5),
         (Mark::Points, _) => (0.9, 0.3),
@@ -376,7 +382,7 @@ fn marks(svg: &mut String, series: &Series, x: &Scale, y: &Scale, colour: &str) 
     let _ = writeln!(
         svg,
         "<path d=\"{path}\" style=\"stroke:{colour}\" stroke-opacity=\"{opacity}\" {}/>",
-        stroke(series.mark, size)
+        stroke(mark, size)
     );
 }
 
@@ -392,6 +398,14 @@ mod tests {
     fn tick_labels_are_short_and_tell_values_apart() {
         let labels = [0.0, 50_000.0, 150_000.0, 2_500_000.0, 1e-5, 2e10].map(tick_label);
         assert_eq!(labels, ["0", "50k", "150k", "2.5M", "1e-5", "2e10"]);
+    }
+
+    #[test]
+    fn a_ninth_line_has_the_colour_of_the_first_but_is_dashed() {
+        let one = |i: usize| Series::line(&format!("n{i}"), vec![(0.0, i as f64), (1.0, i as f64)]);
+        let svg = plot(Axis::linear("y"), (0..9).map(one).collect()).svg();
+        assert_eq!(svg.matches("stroke:var(--c0,").count(), 4, "two lines and their signs");
+        assert_eq!(svg.matches("stroke-dasharray").count(), 2, "one of them");
     }
 
     #[test]

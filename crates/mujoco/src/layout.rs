@@ -7,7 +7,7 @@
 /// The one version whose layout is written here, as `mj_version()` tells it.
 pub(crate) const VERSION: i32 = 3_017_000;
 /// The same as people write it.
-pub(crate) const VERSION_NAME: &str = "3.17.0";
+pub const VERSION_NAME: &str = "3.17.0";
 
 /// Fields of `mjModel`: `mjtSize` counts first, then options, then pointers.
 pub(crate) mod model {

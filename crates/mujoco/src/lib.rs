@@ -38,6 +38,7 @@ mod vec_env;
 
 pub use built_in::built_in;
 pub use engine::Engine;
+pub use layout::VERSION_NAME as MUJOCO;
 pub use made::horizon;
 pub use maze::Maze;
 pub use physics::Physics;

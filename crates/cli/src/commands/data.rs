@@ -156,6 +156,7 @@ impl Reading {
             columns,
             terminal_next,
             keep_timeouts: !self.drop_timeouts,
+            minari_obs: self.obs.clone(),
             ..ReadOptions::default()
         })
     }
@@ -317,4 +318,24 @@ fn convert(context: &Context, args: &Convert) -> Result<ExitCode> {
     data::write(&data, out, format)?;
     out!("{}", out.display());
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        reading: Reading,
+    }
+
+    #[test]
+    fn every_choice_of_a_reader_reaches_it() {
+        let words = ["x", "--obs", "observation,a/b", "--drop-timeouts", "--terminal-next", "repeat"];
+        let options = Alone::parse_from(words).reading.options().unwrap();
+        assert_eq!(options.minari_obs, Some(vec!["observation".to_string(), "a/b".into()]));
+        assert!(!options.keep_timeouts && options.terminal_next == TerminalNext::Repeat);
+    }
 }

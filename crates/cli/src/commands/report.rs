@@ -10,9 +10,10 @@ use offing::run::{CONFIG, METRICS, Record, read_metrics};
 use toml::Table;
 
 use super::bound;
+use super::train::DATA_CARD;
 use crate::context::Context;
 use crate::page::Page;
-use crate::plot::{Axis, COLOURS, Plot, Series};
+use crate::plot::{Axis, Plot, Series};
 use crate::term;
 
 #[derive(clap::Args)]
@@ -79,6 +80,8 @@ struct Run {
     config: Table,
     records: Vec<Record>,
     timing: Option<serde_json::Value>,
+    /// What it learnt from.
+    data: Option<serde_json::Value>,
 }
 
 impl Run {
@@ -92,10 +95,11 @@ impl Run {
         };
         let seed = config.get("seed").or_else(|| config.get("collect").and_then(|c| c.get("seed")));
         let seed = seed.and_then(|s| s.as_integer()).unwrap_or(0) as u64;
-        let timing =
-            std::fs::read(dir.join("timing.json")).ok().and_then(|t| serde_json::from_slice(&t).ok());
+        let json =
+            |name: &str| std::fs::read(dir.join(name)).ok().and_then(|t| serde_json::from_slice(&t).ok());
+        let (timing, data) = (json("timing.json"), json(DATA_CARD));
         let records = read_metrics(&dir.join(METRICS))?;
-        Ok(Self { dir: dir.to_path_buf(), group, seed, config, records, timing })
+        Ok(Self { dir: dir.to_path_buf(), group, seed, config, records, timing, data })
     }
 
     fn values(&self, key: &str) -> Vec<(f64, f64)> {
@@ -274,15 +278,18 @@ struct Chart<'a> {
     groups: Vec<(String, &'a [&'a Run])>,
 }
 
+/// What an algorithm's steps are. MOReL plans: hundreds of iterations, each as long as thousands of gradient steps.
+pub(crate) fn steps_of(algorithm: &str) -> &'static str {
+    let planned = algorithm.split('+').next() == Some("morel");
+    if planned { "iterations of planning" } else { "steps" }
+}
+
 /// Puts groups of runs into charts.
 fn charts<'a>(groups: &'a BTreeMap<&str, Vec<&'a Run>>) -> Vec<Chart<'a>> {
     let mut sorted: BTreeMap<(String, &'static str), Vec<&'a str>> = BTreeMap::new();
     for (group, runs) in groups {
         let text = |key: &str| runs[0].config.get(key).and_then(|v| v.as_str()).unwrap_or_default();
-        // MOReL plans: hundreds of iterations, each as long as thousands of gradient steps.
-        let planned = text("algorithm").split('+').next() == Some("morel");
-        let steps = if planned { "iterations of planning" } else { "steps" };
-        sorted.entry((short(text("dataset")), steps)).or_default().push(group);
+        sorted.entry((short(text("dataset")), steps_of(text("algorithm")))).or_default().push(group);
     }
     let several = sorted.len() > 1;
     let chart = |((dataset, steps), names): (&(String, &'static str), &Vec<&'a str>)| Chart {
@@ -316,14 +323,12 @@ fn curves(page: &mut Page, charts: &[Chart<'_>], key: &str, label: &str, caption
                 continue;
             }
             let slot = slots.iter().position(|s| s == name).unwrap_or(0);
-            // Where colours come again, dashes tell the second from the first.
-            let again = slot / COLOURS.len() % 2 == 1;
-            let line =
-                if again { Series::dashed(name, points) } else { Series::line(name, points) }.in_slot(slot);
+            let line = Series::line(name, points).in_slot(slot);
             let band = at.values().map(|v| (of(v).0 - of(v).1, of(v).0 + of(v).1)).collect();
             series.push(if runs.len() > 1 { line.with_band(band) } else { line });
         }
         if !series.is_empty() {
+            series.extend(level_of_data(chart, key, &series));
             let title = if chart.name.is_empty() { label.into() } else { format!("{label}: {}", chart.name) };
             page.figure(
                 &Plot { title, x: Axis::linear(chart.steps), y: Axis::linear(label), series },
@@ -331,6 +336,16 @@ fn curves(page: &mut Page, charts: &[Chart<'_>], key: &str, label: &str, caption
             );
         }
     }
+}
+
+/// A level line at what the episodes of the data reached, where its runs wrote that down: what a policy has to beat.
+fn level_of_data(chart: &Chart<'_>, key: &str, beside: &[Series]) -> Option<Series> {
+    const GREY: usize = 4;
+    let runs = chart.groups.iter().flat_map(|(_, runs)| runs.iter());
+    let level = runs.filter_map(|run| run.data.as_ref()?.get(key)?.as_f64()).next()?;
+    let steps = beside.iter().flat_map(|s| s.points.iter().map(|p| p.0));
+    let (first, last) = steps.fold((f64::INFINITY, 0.0f64), |(low, high), x| (low.min(x), high.max(x)));
+    Some(Series::dashed("the data's mean", vec![(first, level), (last, level)]).in_slot(GREY))
 }
 
 /// What tells names made of parts apart: the parts that are not in all of them; nothing for a single name.
@@ -365,7 +380,7 @@ mod tests {
     fn run(settings: &str) -> Run {
         let config = toml::from_str(&format!("[settings]\n{settings}")).unwrap();
         let (dir, group) = (PathBuf::from("x"), "mopo+sumo · hopper".to_string());
-        Run { dir, group, seed: 0, config, records: Vec::new(), timing: None }
+        Run { dir, group, seed: 0, config, records: Vec::new(), timing: None, data: None }
     }
 
     #[test]
@@ -387,8 +402,23 @@ mod tests {
             charts(&groups).into_iter().map(|c| (c.name, c.steps, c.groups.len())).collect();
         let wanted = [("ant", "steps", 1), ("hopper", "iterations of planning", 1), ("hopper", "steps", 2)];
         assert_eq!(found, wanted.map(|(name, steps, groups)| (name.to_string(), steps, groups)));
+        assert!(
+            charts(&groups).iter().all(|chart| level_of_data(chart, "score", &[]).is_none()),
+            "nothing was written down"
+        );
         groups.retain(|name, _| name.ends_with("ant"));
         assert_eq!(charts(&groups)[0].name, "", "a single chart needs no name");
+    }
+
+    #[test]
+    fn what_the_data_reached_is_a_level_line() {
+        let one = Run { data: Some(serde_json::json!({ "return": 80.0, "score": 7.3 })), ..run("") };
+        let groups = BTreeMap::from([("mopo", vec![&one])]);
+        let drawn = [Series::line("mopo", vec![(5.0, 1.0), (50.0, 9.0)])];
+        let level = |key: &str| level_of_data(&charts(&groups)[0], key, &drawn).map(|s| s.points);
+        assert_eq!(level("score"), Some(vec![(5.0, 7.3), (50.0, 7.3)]));
+        assert_eq!(level("return"), Some(vec![(5.0, 80.0), (50.0, 80.0)]));
+        assert_eq!(level("q"), None, "the data have no critic");
     }
 
     #[test]

@@ -2,14 +2,15 @@
 
 use crate::exit::ExitCode;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use offing::algo::TrainConfig;
 use offing::algo::session::Scores;
 use offing::data::audit::teleport_rows;
-use offing::data::catalogue::{Found, Recipe};
+use offing::data::catalogue::{Catalogue, Found, Origin, Recipe};
 use offing::data::{Dataset, ReadOptions};
-use offing::run::{CONFIG, Clock, RunDir, newest_step};
+use offing::run::{CONFIG, Clock, RunDir, is_held, newest_step};
 use offing_mujoco::Physics;
 use offing_mujoco::made::MakeOptions;
 use serde::{Deserialize, Serialize};
@@ -19,8 +20,8 @@ use super::data::{DEFAULT_ROWS, load, make_shown, write_json};
 use crate::algorithms::{Algorithm, Plan};
 use crate::context::Context;
 use crate::estimate::{Forecast, estimate};
-use crate::term;
 use crate::workshop::{Job, in_session, reference_of};
+use crate::{signals, term};
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
@@ -37,7 +38,7 @@ pub(crate) struct Args {
     /// (morel).
     #[arg(long)]
     pub(crate) preset: Option<String>,
-    /// `quick`: small networks, 50,000 steps, about an hour on two cores.
+    /// `quick`: small networks, 50,000 steps, about 15 minutes on one core (mobile and combo an hour).
     #[arg(long)]
     pub(crate) profile: Option<String>,
     /// A TOML file over the preset; the config.toml of a run gives that run again.
@@ -144,6 +145,16 @@ pub(crate) fn train(context: &Context, args: &Args, preset: Option<&str>) -> Res
     train_planned(context, planned, args.json)
 }
 
+/// Waits until no other process works in a run directory, or until asked to stop.
+pub(crate) fn wait_until_free(context: &Context, dir: &Path) {
+    if is_held(dir) {
+        context.say(&format!("{}: another process is working there; waiting for it", dir.display()));
+        while is_held(dir) && !signals::asked_to_stop() {
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
 /// Trains what was planned, in its directory, to the end or until it is stopped.
 pub(crate) fn train_planned(
     context: &Context,
@@ -152,6 +163,7 @@ pub(crate) fn train_planned(
 ) -> Result<Outcome> {
     let (physics, steps) = (written.physics.parse()?, plan.train().steps);
     let mut run = RunDir::open_or_create(&dir, &toml::to_string(&written)?)?;
+    write_data_card(&dir, &dataset, physics).map_err(|e| with_way_on(e, &dir))?;
     let job = Job { dataset: &dataset, physics, seed: written.seed, steps, json };
     let (done, clock, scores) = in_session(context, &job, &mut run, |session, simulators| {
         if simulators.is_none() {
@@ -303,15 +315,10 @@ pub(crate) fn reopen(context: &Context, dir: &Path) -> Result<Planned> {
     Ok((written, plan, dir.to_path_buf(), dataset))
 }
 
-/// Where the dataset of that name is. A made name that is not there yet, or is there several times, is made (or found) with
-/// `rows` rows by the built-in policies.
+/// Where the dataset of that name is. Where `rows` are asked for, a made name stands for the set of that size, which is made by
+/// the built-in policies if it is not there; without, for the only one there is.
 pub(crate) fn data_of(context: &Context, name: &str, rows: Option<usize>) -> Result<String> {
-    let recipe = match (context.catalogue.find(name), rows) {
-        (Ok(Found::ToMake(recipe)), _) => Some(recipe),
-        (Err(_), Some(_)) => Recipe::parse(name).ok(),
-        _ => None,
-    };
-    Ok(match recipe {
+    Ok(match to_make(&context.catalogue, name, rows) {
         Some(recipe) => {
             let rows = rows.unwrap_or(DEFAULT_ROWS);
             let made = make_shown(context, &recipe, &MakeOptions { rows, ..MakeOptions::default() })?;
@@ -319,6 +326,16 @@ pub(crate) fn data_of(context: &Context, name: &str, rows: Option<usize>) -> Res
         }
         None => name.to_string(),
     })
+}
+
+/// What has to be made (or is found by its size) for a name; `None` for what is read as it is.
+fn to_make(catalogue: &Catalogue, name: &str, rows: Option<usize>) -> Option<Recipe> {
+    match (catalogue.find(name), rows) {
+        (Ok(Found::ToMake(recipe)), _) => Some(recipe),
+        // Sets of other sizes may have been made: what a command means must not depend on them.
+        (Ok(Found::File { origin: Origin::Made, .. }) | Err(_), Some(_)) => Recipe::parse(name).ok(),
+        _ => None,
+    }
 }
 
 /// The dataset of that name ([`data_of`]); one with more than `rows` rows is thinned to whole episodes.
@@ -359,6 +376,18 @@ pub(crate) fn short_hash(text: &str) -> String {
     let hash =
         text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     format!("{:08x}", (hash >> 32) as u32)
+}
+
+/// What a run learnt from, for reports: how well the data's own episodes went is what a policy has to beat.
+pub(crate) const DATA_CARD: &str = "data.json";
+
+fn write_data_card(dir: &Path, data: &Dataset, physics: Physics) -> Result<()> {
+    let mean = mean_return(data);
+    let score = mean.zip(reference_of(data, physics)).map(|(mean, reference)| reference.normalise(mean));
+    let card = serde_json::json!({
+        "dataset": data.name, "transitions": data.rows.len(), "episodes": data.episodes.len(), "return": mean, "score": score,
+    });
+    write_json(&dir.join(DATA_CARD), &card)
 }
 
 fn write_timing(dir: &Path, clock: &Clock) -> Result<()> {
@@ -406,6 +435,23 @@ pub(crate) fn mean_return(data: &Dataset) -> Option<f64> {
 mod tests {
     use super::*;
     use offing::sac::Alpha;
+
+    #[test]
+    fn a_set_of_another_size_is_not_taken_for_the_one_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = offing::home::Home::new(dir.path());
+        let nowhere = dir.path().join("nowhere");
+        let catalogue = Catalogue { home, d4rl: nowhere.clone(), minari: nowhere };
+        let made = dir.path().join("datasets/hopper-random-2000-s0-0a1b2c3d.hdf5");
+        std::fs::create_dir_all(made.parent().unwrap()).unwrap();
+        std::fs::write(&made, "").unwrap();
+        let name = |rows| to_make(&catalogue, "hopper-random", rows).map(|recipe| recipe.name);
+        assert_eq!(name(None), None, "the only one there is");
+        assert_eq!(name(Some(200_000)).as_deref(), Some("hopper-random"));
+        assert_eq!(to_make(&catalogue, "hopper-medium", None).unwrap().name, "hopper-medium");
+        let path = made.to_string_lossy();
+        assert_eq!(to_make(&catalogue, &path, Some(100)), None, "a path is that file");
+    }
 
     #[test]
     fn a_run_of_yesterday_goes_on_without_what_presets_say_today() {

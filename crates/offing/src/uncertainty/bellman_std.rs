@@ -43,7 +43,7 @@ impl BellmanStd {
     pub fn new(config: &BellmanStdConfig, elites: &[usize]) -> Result<Self> {
         if elites.len() < 2 || config.samples == 0 {
             return Err(Error::Invalid(format!(
-                "bellman-std: wanted at least two elites and one sample, found {} and {}; raise model.elites or \
+                "bellman-std: wanted at least two elites and one sample, found {} and {}; raise the elites of the model or \
                  uncertainty.samples",
                 elites.len(),
                 config.samples

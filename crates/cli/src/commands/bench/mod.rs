@@ -204,13 +204,18 @@ pub(crate) fn median(samples: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }
 
-/// The commit of the checkout the bench runs in, with a mark when files differ from it; the version elsewhere.
+/// The commit of the checkout this program was built in, with a mark when files differ from it; the version elsewhere. Whoever
+/// calls it may stand in a repository of their own, whose commit says nothing.
 pub(crate) fn commit() -> String {
+    let exe = std::env::current_exe().unwrap_or_default();
     let git = |args: &[&str]| {
-        let output = Command::new("git").args(args).output().ok().filter(|o| o.status.success())?;
+        let output = Command::new("git").arg("-C").arg(exe.parent()?).args(args).output();
+        let output = output.ok().filter(|o| o.status.success())?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_string())
     };
-    match git(&["rev-parse", "--short=12", "HEAD"]) {
+    let own = git(&["rev-parse", "--show-toplevel"])
+        .filter(|top| std::path::Path::new(top).join("crates/knn/Cargo.toml").is_file());
+    match own.and_then(|_| git(&["rev-parse", "--short=12", "HEAD"])) {
         Some(head) => {
             let dirty =
                 git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|s| !s.is_empty());

@@ -12,7 +12,7 @@ use offing_mujoco::Physics;
 use serde::Serialize;
 
 use super::super::dynamics::task_of;
-use super::super::train::{file_word, find_data, short_hash};
+use super::super::train::{file_word, find_data, short_hash, wait_until_free};
 use super::kept::Kept;
 use crate::context::Context;
 use crate::term;
@@ -67,6 +67,12 @@ pub(crate) fn run_one(context: &Context, plan: &Plan) -> Result<Option<Study>> {
     let text = toml::to_string(&written)?;
     let dir = plan.dir.join(file_word(&plan.dataset)).join(format!("s{}-{}", plan.seed, short_hash(&text)));
     let mut kept = Kept::find(&dir, &plan.estimators)?;
+    if kept.missing().is_empty() {
+        return Ok(Some(kept.join()));
+    }
+    // Another table's cell, perhaps: tables share studies, and what it finds need not be found again.
+    wait_until_free(context, &dir);
+    kept = Kept::find(&dir, &plan.estimators)?;
     let missing = kept.missing();
     if missing.is_empty() {
         return Ok(Some(kept.join()));

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 use offing::data::catalogue::{Found as Place, Origin};
 use offing::home::write_atomic;
-use offing_mujoco::Physics;
+use offing_mujoco::{MUJOCO, Physics};
 
 use super::super::bench::commit;
 use super::super::doctor::cpu_name;
@@ -64,7 +64,7 @@ pub(super) fn collect(
         made.circumstances.push(origins(context, &work.datasets));
     }
     made.circumstances.extend(work.experiment.notes.iter().cloned());
-    made.circumstances.push(machine(args));
+    made.circumstances.push(machine(args, work));
     made.tables.extend(unfinished(done));
     made.files.push(("cells.csv", cells_csv(done)));
     if done.iter().any(|(_, o)| o.found().is_some_and(|f| !f.curve.is_empty())) {
@@ -127,10 +127,11 @@ fn write(out: &Path, name: &str, report: &Report, files: &[(&str, String)]) -> R
 /// The command that gives these numbers again: what decides them, and nothing about this machine.
 fn command(args: &Args, seeds: u64) -> String {
     let name = args.name.as_deref().unwrap_or_default();
+    let name = quoted(name);
     let mut words = vec![format!("offing reproduce {name} --profile {} --seeds {seeds}", args.profile)];
     for (flag, names) in [("--only", &args.only), ("--columns", &args.columns)] {
         if !names.is_empty() {
-            words.push(format!("{flag} {}", names.join(",")));
+            words.push(format!("{flag} {}", quoted(&names.join(","))));
         }
     }
     words.extend(args.rows.map(|rows| format!("--rows {rows}")));
@@ -154,13 +155,16 @@ fn origins(context: &Context, datasets: &[String]) -> String {
     )
 }
 
-fn machine(args: &Args) -> String {
-    format!(
-        "offing {} ({}), physics {}, {} with {} cores; results do not depend on the number of threads.",
+/// What made this page, and where. Cells may have run elsewhere and earlier; of what they found only times depend on that.
+fn machine(args: &Args, work: &Work<'_>) -> String {
+    let made = format!(
+        "This page was made by offing {} ({}) on {} with {} cores; physics {}, MuJoCo {}.",
         env!("CARGO_PKG_VERSION"),
         commit(),
-        args.physics,
         cpu_name(),
-        cores()
-    )
+        cores(),
+        args.physics,
+        MUJOCO
+    );
+    if work.alone() { made } else { format!("{made} Numbers do not depend on the number of threads.") }
 }

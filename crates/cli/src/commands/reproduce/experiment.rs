@@ -248,12 +248,19 @@ impl Experiment {
     }
 }
 
+/// Whether a name ends in a version, as ids of D4RL and Minari do; whether there is such a dataset is seen when it is read.
+fn is_published_id(name: &str) -> bool {
+    let version = name.rsplit_once("-v").map_or("", |(_, version)| version);
+    !version.is_empty() && version.bytes().all(|b| b.is_ascii_digit())
+}
+
 /// The datasets a user chose: names of the experiment, any other made set, a published id, or a path.
 pub(super) fn choose(only: &[String], profile: &Profile) -> Result<Vec<String>> {
     let mut chosen: Vec<String> = Vec::new();
     for name in only {
         let known = profile.datasets.contains(name)
             || Recipe::parse(without_version(name)).is_ok()
+            || is_published_id(name)
             || std::path::Path::new(name).exists();
         if !known {
             return Err(Error::unknown("dataset", name, &made_names()).into());

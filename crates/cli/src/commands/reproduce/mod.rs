@@ -16,7 +16,7 @@ mod work;
 use crate::exit::ExitCode;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use offing_mujoco::Physics;
 
 use super::bench::positive;
@@ -110,13 +110,13 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let work = Work::new(&experiment, args)?;
     let (cells, ledger) = (work.cells()?, Ledger::of(&args.out()));
     if args.list_cells {
-        return list_cells(args, &cells, &ledger);
+        return list_cells(args, &work, &cells, &ledger);
     }
     if let Some(id) = &args.cell {
         return run_cell(context, &work, &ledger, &work.named(id)?, args.tied);
     }
     if args.status {
-        slurm(context, args, &ledger).status(&cells)?;
+        slurm(context, args, &work, &ledger).status(&cells)?;
         return Ok(ExitCode::SUCCESS);
     }
     if !args.collect {
@@ -124,7 +124,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         context.say(&format!("{} of {} cells are finished", cells.len() - left.len(), cells.len()));
         signals::listen();
         if args.executor == Executor::Slurm && !left.is_empty() {
-            let slurm = slurm(context, args, &ledger);
+            let slurm = slurm(context, args, &work, &ledger);
             let job = slurm.submit(&left)?;
             let many = if left.len() == 1 { "1 cell".into() } else { format!("{} cells", left.len()) };
             context.say(&format!("{many} submitted as job {}", job.id));
@@ -135,9 +135,15 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
             }
             return collect(context, args, &work, &ledger.all(&cells));
         }
-        let jobs = args.jobs.unwrap_or(1);
-        let local =
-            Local { context, ledger: &ledger, grid: args.again(), jobs, threads: threads(context, jobs) };
+        let (jobs, threads) = shares(cores(), args.jobs, context.threads);
+        if args.jobs.is_some_and(|asked| asked > jobs) {
+            context.say(&format!(
+                "{jobs} at once instead of {}: {} cores, {threads} threads for each",
+                args.jobs.unwrap_or_default(),
+                cores()
+            ));
+        }
+        let local = Local { context, ledger: &ledger, grid: args.again(), jobs, threads };
         if !local.run(left)? {
             context.say("stopped; the same command goes on from here");
             return Ok(ExitCode::from(130));
@@ -173,8 +179,9 @@ impl Args {
     }
 }
 
-fn slurm<'a>(context: &'a Context, args: &'a Args, ledger: &'a Ledger) -> Slurm<'a> {
+fn slurm<'a>(context: &'a Context, args: &'a Args, work: &Work<'_>, ledger: &'a Ledger) -> Slurm<'a> {
     Slurm {
+        alone: work.alone(),
         context,
         ledger,
         out: args.out(),
@@ -186,9 +193,11 @@ fn slurm<'a>(context: &'a Context, args: &'a Args, ledger: &'a Ledger) -> Slurm<
     }
 }
 
-/// Threads of each of so many processes: as many as were asked for, or their share of the cores.
-fn threads(context: &Context, jobs: usize) -> usize {
-    context.threads.unwrap_or((cores() / jobs).max(1))
+/// How many processes run at once, and the threads of each: as asked, but no more at once than cores, which would only take
+/// turns.
+fn shares(cores: usize, jobs: Option<usize>, threads: Option<usize>) -> (usize, usize) {
+    let jobs = jobs.unwrap_or(1).min((cores / threads.unwrap_or(1)).max(1));
+    (jobs, threads.unwrap_or(cores / jobs).max(1))
 }
 
 fn cores() -> usize {
@@ -212,7 +221,7 @@ fn list() -> Result<ExitCode> {
 }
 
 /// Tells which cells there are and how each stands; as JSON with the command that runs it.
-fn list_cells(args: &Args, cells: &[Cell], ledger: &Ledger) -> Result<ExitCode> {
+fn list_cells(args: &Args, work: &Work<'_>, cells: &[Cell], ledger: &Ledger) -> Result<ExitCode> {
     let mut rows = Vec::new();
     for cell in cells {
         let outcome = ledger.read(cell);
@@ -226,6 +235,7 @@ fn list_cells(args: &Args, cells: &[Cell], ledger: &Ledger) -> Result<ExitCode> 
         command.args(args.again()).args(["--cell", &cell.id]);
         let mut line = serde_json::to_value(cell)?;
         line["state"] = outcome.word().into();
+        line["alone"] = work.alone().into();
         if let Outcome::Failed(why) = &outcome {
             line["why"] = why.clone().into();
         }
@@ -257,7 +267,11 @@ fn run_cell(
     }
     ledger.write(cell, &Outcome::Begun(None))?;
     let begun = |dir: PathBuf| ledger.write(cell, &Outcome::Begun(Some(dir)));
-    match work.run(context, cell, &begun) {
+    // Wherever a cell runs, a fault of offing's own is written down like any other failure.
+    let run = std::panic::AssertUnwindSafe(|| work.run(context, cell, &begun));
+    let ended = std::panic::catch_unwind(run)
+        .unwrap_or_else(|_| Err(anyhow!("it panicked; what it printed is in its log, and worth a report")));
+    match ended {
         Ok(Some(found)) => {
             ledger.write(cell, &Outcome::Done(found))?;
             Ok(ExitCode::SUCCESS)
@@ -268,5 +282,19 @@ fn run_cell(
             ledger.write(cell, &Outcome::Failed(format!("{error:#}")))?;
             Ok(ExitCode::from(1))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shares;
+
+    #[test]
+    fn cells_never_ask_for_more_threads_than_there_are_cores() {
+        assert_eq!(shares(8, None, None), (1, 8));
+        assert_eq!(shares(8, Some(3), None), (3, 2));
+        assert_eq!(shares(2, Some(8), None), (2, 1));
+        assert_eq!(shares(8, Some(4), Some(4)), (2, 4));
+        assert_eq!(shares(2, Some(4), Some(4)), (1, 4), "threads are as asked");
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use offing::Error;
 
-use offing::data::catalogue::without_version;
+use offing::data::catalogue::{set_of, without_version};
 
 /// The transcribed tables that experiments stand beside.
 const TABLES: &[(&str, &str)] = &[
@@ -52,7 +52,8 @@ impl Published {
     }
 
     fn row(&self, dataset: &str, column: &str, metric: &str) -> Option<&Row> {
-        let is = |r: &&Row| (r.dataset, r.column, r.metric) == (without_version(dataset), column, metric);
+        let set = set_of(dataset).unwrap_or_else(|| without_version(dataset).into());
+        let is = |r: &&Row| (r.dataset, r.column, r.metric) == (set.as_str(), column, metric);
         self.rows.iter().find(is)
     }
 
@@ -104,6 +105,8 @@ mod tests {
         let two = Published::of("table2").unwrap();
         assert_eq!(two.get("halfcheetah-random-v2", "sumo", "spearman"), Some(0.84));
         assert_eq!(two.get("halfcheetah-random", "loo-kl", "pearson"), Some(0.06));
+        let file = "data/halfcheetah_random-v2.hdf5";
+        assert_eq!(two.get(file, "loo-kl", "pearson"), Some(0.06), "D4RL's file, wherever it lies");
         assert_eq!(two.get("halfcheetah-random", "fathom", "pearson"), None);
         let one = Published::of("table1").unwrap();
         assert_eq!(one.get("hopper-random", "mopo+sumo", "score"), Some(24.5));

@@ -38,6 +38,8 @@ pub(super) struct Slurm<'a> {
     pub(super) jobs: Option<usize>,
     /// Cores of each.
     pub(super) threads: usize,
+    /// Whether tasks must not run side by side, nor beside others.
+    pub(super) alone: bool,
     /// More options of sbatch.
     pub(super) options: &'a [String],
 }
@@ -84,7 +86,7 @@ impl Slurm<'_> {
     /// The job as sbatch takes it.
     fn script(&self, cells: &[Cell]) -> Result<String> {
         let here = std::env::current_dir().context("cannot find the working directory")?;
-        let at_once = self.jobs.map_or(String::new(), |n| format!("%{n}"));
+        let at_once = self.jobs.or(self.alone.then_some(1)).map_or(String::new(), |n| format!("%{n}"));
         let mut lines = vec![
             "#!/bin/sh".to_string(),
             format!("#SBATCH --job-name=offing-{}", file_part(self.name)),
@@ -97,6 +99,7 @@ impl Slurm<'_> {
             "#SBATCH --open-mode=append".into(),
             "#SBATCH --requeue".into(),
         ];
+        lines.extend(self.alone.then(|| "#SBATCH --exclusive".to_string()));
         lines.extend(self.options.iter().map(|option| format!("#SBATCH {option}")));
         lines.push("set -e".into());
         lines.push("case $SLURM_ARRAY_TASK_ID in".into());

@@ -40,7 +40,7 @@ pub(super) fn run(context: &Context, work: &Work<'_>, cell: &Cell) -> Result<Opt
 
 /// Every column's settings, and the rows they learn from; says what is wrong with them, if anything is.
 pub(super) fn plans(work: &Work<'_>, dataset: &str) -> Result<(Vec<Plan>, Option<usize>)> {
-    let (mut plans, mut rows) = (Vec::new(), work.rows);
+    let (mut plans, mut rows) = (Vec::new(), work.rows_of(dataset));
     if let Kind::Timing { columns, updates, profile, set, .. } = &work.kind {
         for column in columns {
             let preset = work.profile.presets.get(&column.name).map(String::as_str);

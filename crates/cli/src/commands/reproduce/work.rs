@@ -4,14 +4,17 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
 use offing::calibration::StudyConfig;
+use offing::data::catalogue::Recipe;
 use offing_mujoco::Physics;
 
 use super::super::calibrate::settings;
+use super::super::data::DEFAULT_ROWS;
 use super::super::train::short_hash;
 use super::Args;
 use super::cells::{Cell, Found, file_part};
 use super::experiment::{Column, Experiment, Grid, Idea, Panel, Profile, Trained, choose};
 use super::{calibration, idea, timing, training};
+use crate::algorithms::Plan;
 use crate::context::Context;
 
 /// Everything the numbers of a grid follow from, and where its runs are.
@@ -124,12 +127,10 @@ impl<'a> Work<'a> {
                         let what = serde_json::to_string(&(study, estimators))?;
                         cells.push(self.cell(None, dataset, seed, &what));
                     }
-                    Kind::Timing { columns, blocks, updates, profile, set } => {
-                        let of = |c: &&Trained| {
-                            (c.algorithm().to_string(), self.profile.presets.get(&c.name), c.set.clone())
-                        };
-                        let columns: Vec<_> = columns.iter().map(of).collect();
-                        let what = format!("time {columns:?} {blocks} {updates} {profile:?} {set:?}");
+                    Kind::Timing { blocks, .. } => {
+                        let (plans, rows) = timing::plans(self, dataset)?;
+                        let tables: Vec<_> = plans.iter().map(Plan::table).collect::<Result<_>>()?;
+                        let what = format!("time {tables:?} {rows:?} {blocks}");
                         cells.push(self.cell(None, dataset, seed, &what));
                     }
                     Kind::Idea(idea) => {
@@ -139,8 +140,9 @@ impl<'a> Work<'a> {
                     Kind::Training { columns, .. } => {
                         for column in columns {
                             // The settings as they come out: a cell of an older preset is another cell.
-                            let settings = training::plan(self, column, dataset)?.0.table()?;
-                            let what = format!("{} {}", column.algorithm(), toml::to_string(&settings)?);
+                            let (plan, rows) = training::plan(self, column, dataset)?;
+                            let settings = toml::to_string(&plan.table()?)?;
+                            let what = format!("{} {rows:?} {settings}", column.algorithm());
                             cells.push(self.cell(Some(&column.name), dataset, seed, &what));
                         }
                     }
@@ -151,16 +153,40 @@ impl<'a> Work<'a> {
     }
 
     fn cell(&self, column: Option<&str>, dataset: &str, seed: u64, what: &str) -> Cell {
-        let hash = short_hash(&format!("{what} {dataset} {seed} {:?} {}", self.rows, self.physics));
+        // A file by its size and age: its transitions are compared when the cell is run.
+        let file = std::fs::metadata(dataset).ok().map(|m| (m.len(), m.modified().ok()));
+        let hash = short_hash(&format!("{what} {dataset} {file:?} {seed} {:?} {}", self.rows, self.physics));
         let name = column.map_or(String::new(), |c| format!("{}.", file_part(c)));
         let id = format!("{name}{}.s{seed}.{hash}", file_part(dataset));
         Cell { id, column: column.map(str::to_string), dataset: dataset.into(), seed }
+    }
+
+    /// Rows a dataset is used with, where the profile's presets do not say it. All rows of a set that offing makes are as many
+    /// as D4RL's have, whatever sizes have been made before.
+    pub(super) fn rows_of(&self, dataset: &str) -> Option<usize> {
+        let presets = match &self.kind {
+            Kind::Training { profile, .. } | Kind::Timing { profile, .. } => profile.is_some(),
+            _ => false,
+        };
+        let whole = || Recipe::parse(dataset).is_ok_and(|_| !presets).then_some(DEFAULT_ROWS);
+        self.rows.or_else(whole)
     }
 
     /// Settings of one column over the presets: its own, then the profile's and the user's.
     pub(super) fn sets(&self, column: &Trained) -> Vec<String> {
         let Kind::Training { set, .. } = &self.kind else { return Vec::new() };
         column.set.iter().chain(set).cloned().collect()
+    }
+
+    /// The algorithm of a column of trainings; its own name where there is no such column.
+    pub(super) fn algorithm<'s>(&'s self, column: &'s str) -> &'s str {
+        let Kind::Training { columns, .. } = &self.kind else { return column };
+        columns.iter().find(|c| c.name == column).map_or(column, |c| c.algorithm())
+    }
+
+    /// Whether cells must not run side by side.
+    pub(super) fn alone(&self) -> bool {
+        matches!(self.kind, Kind::Timing { .. })
     }
 
     /// The cell of that id.

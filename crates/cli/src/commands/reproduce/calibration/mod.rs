@@ -27,7 +27,7 @@ pub(super) fn run(
 ) -> Result<Option<Found>> {
     let plan = Plan {
         dataset: cell.dataset.clone(),
-        rows: work.rows,
+        rows: work.rows_of(&cell.dataset),
         seed: cell.seed,
         physics: work.physics,
         config: study.clone(),

@@ -26,6 +26,14 @@ pub(crate) fn parts(table: &Table, cells: &[(Cell, Outcome)], settings: String) 
 
 fn tables(table: &Table, cells: &[(Cell, Outcome)]) -> Vec<Part> {
     let mut parts = Vec::new();
+    let finished = table.finished().len();
+    if finished > 1 {
+        for (metric, sign) in METRICS {
+            let (header, rows) = table.overview(metric);
+            parts.push(Part::heading(format!("{sign} on every dataset, ours")));
+            parts.push(Part::Table(header, rows));
+        }
+    }
     for dataset in &table.datasets {
         let done = |(cell, outcome): &&(Cell, Outcome)| cell.dataset == *dataset && outcome.found().is_some();
         let seeds = cells.iter().filter(done).count();
@@ -33,14 +41,20 @@ fn tables(table: &Table, cells: &[(Cell, Outcome)]) -> Vec<Part> {
         parts.push(Part::heading(format!("{dataset}: {seeds}")));
         parts.push(Part::Table(Table::header(""), table.of_dataset(dataset)));
     }
-    let finished = table.finished().len();
     if finished > 1 {
         let mut header = Table::header("");
-        header.extend(["best ρ, ours".into(), "best ρ, paper".into()]);
+        header.extend(Table::WINS.map(String::from));
         parts.push(Part::heading(format!("Mean of {finished} datasets")));
         parts.push(Part::Table(header, table.means()));
-        let words = "Best: on how many datasets a column has the highest ρ of the paper's columns.";
+        let words = "Best: on how many datasets a column has the highest ρ, or the highest ρ or r (the paper's way to count), of \
+                     the paper's columns; equals are all counted.";
         parts.push(Part::text(words));
+        if let Some(sumo) = table.sumo() {
+            parts.push(Part::heading(format!("{} against each, by ρ", sumo.name)));
+            let header = ["", "datasets", "rank sums + : −", "Wilcoxon p"];
+            parts.push(Part::table(&header, table.against_sumo()));
+            parts.push(Part::text("Two-sided signed-rank test of the datasets' means over seeds."));
+        }
     }
     if table.columns.iter().any(|c| c.beyond) {
         let words = "* not in the paper's table; `step` is the rollout step itself, the baseline.";

@@ -1,5 +1,8 @@
 //! Cells as a table: ours over seeds, the paper's beside it, the difference.
 
+use offing::stats::runs::signed_rank;
+use offing::uncertainty::{SumoConfig, UncertaintyConfig};
+
 use super::super::super::calibrate::Mean;
 use super::super::cells::{Cell, Outcome, Value};
 use super::super::experiment::Column;
@@ -25,6 +28,8 @@ pub(crate) struct Table {
 pub(crate) struct Head {
     pub(crate) name: String,
     pub(crate) beyond: bool,
+    /// SUMO with its default settings, the paper's choice.
+    pub(crate) sumo: bool,
 }
 
 /// One number of ours and the paper's.
@@ -40,6 +45,14 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    fn our_mean(&self) -> Option<f64> {
+        self.ours.map(|m| m.mean)
+    }
+
+    fn published(&self) -> Option<f64> {
+        self.paper
+    }
+
     pub(crate) fn difference(&self) -> Option<f64> {
         Some(self.ours?.mean - self.paper?)
     }
@@ -52,8 +65,14 @@ impl Table {
         datasets: &[String],
         cells: &[(Cell, Outcome)],
     ) -> Self {
-        let own = columns.iter().map(|c| Head { name: c.name.clone(), beyond: c.beyond });
-        let columns: Vec<Head> = own.chain([Head { name: BASELINE.into(), beyond: true }]).collect();
+        let sumo = UncertaintyConfig::Sumo(SumoConfig::default());
+        let own = columns.iter().map(|c| Head {
+            name: c.name.clone(),
+            beyond: c.beyond,
+            sumo: c.estimator == sumo,
+        });
+        let columns: Vec<Head> =
+            own.chain([Head { name: BASELINE.into(), beyond: true, sumo: false }]).collect();
         let mut entries = Vec::new();
         for dataset in datasets {
             for head in &columns {
@@ -79,6 +98,11 @@ impl Table {
     pub(crate) fn entry(&self, dataset: &str, column: &str, metric: &str) -> &Entry {
         let is = |e: &&Entry| e.dataset == dataset && e.column == column && e.metric == metric;
         self.entries.iter().find(is).expect("there is an entry for every dataset, column and metric")
+    }
+
+    /// The column with SUMO as the paper uses it.
+    pub(crate) fn sumo(&self) -> Option<&Head> {
+        self.columns.iter().find(|c| c.sumo)
     }
 
     /// Whether the paper has any of these numbers.
@@ -111,8 +135,12 @@ impl Table {
         self.columns.iter().map(row).collect()
     }
 
-    /// Means over the datasets that finished, and on how many of them each column is best among the paper's columns,
-    /// by ρ. The paper's mean is given where it has all of these datasets.
+    /// What [`Table::means`] has behind the columns of [`Table::header`].
+    pub(crate) const WINS: [&str; 4] =
+        ["best ρ, ours", "best ρ, paper", "best ρ or r, ours", "best ρ or r, paper"];
+
+    /// Means over the datasets that finished, and on how many of them each column is best among the paper's columns.
+    /// The paper's mean is given where it has all of these datasets.
     pub(crate) fn means(&self) -> Vec<Vec<String>> {
         let finished = self.finished();
         let row = |head: &Head| {
@@ -129,13 +157,11 @@ impl Table {
                 cells.extend([text(ours), text(paper)]);
                 cells.push(ours.zip(paper).map_or("-".into(), |(o, p)| signed(o - p)));
             }
-            let wins = |pick: fn(&Entry) -> Option<f64>| {
-                let best = finished.iter().filter(|d| self.best(d, pick) == Some(head.name.as_str())).count();
-                format!("{best} of {}", finished.len())
-            };
-            cells.push(if head.beyond { "-".into() } else { wins(|e| e.ours.map(|m| m.mean)) });
-            let printed = !head.beyond && finished.iter().all(|d| self.best(d, |e| e.paper).is_some());
-            cells.push(if printed { wins(|e| e.paper) } else { "-".into() });
+            for metrics in [&METRICS[..1], &METRICS[..]] {
+                for pick in [Entry::our_mean, Entry::published] {
+                    cells.push(self.wins(head, &finished, metrics, pick));
+                }
+            }
             cells
         };
         if finished.is_empty() { Vec::new() } else { self.columns.iter().map(row).collect() }
@@ -146,16 +172,61 @@ impl Table {
         self.datasets.iter().filter(any).collect()
     }
 
-    /// The paper's column with the highest ρ on a dataset; `None` when one of them has no number.
-    fn best(&self, dataset: &str, pick: fn(&Entry) -> Option<f64>) -> Option<&str> {
+    /// On how many datasets a column is the best of the paper's by one of the metrics; equals are all best. Nothing for columns
+    /// the paper does not have, and nothing of the paper's where it lacks a dataset.
+    fn wins(
+        &self,
+        head: &Head,
+        datasets: &[&String],
+        metrics: &[(&str, &str)],
+        pick: fn(&Entry) -> Option<f64>,
+    ) -> String {
+        let whole = datasets.iter().any(|d| self.best(d, METRICS[0].0, pick).is_some());
+        if head.beyond || !whole {
+            return "-".into();
+        }
+        let leads = |dataset: &str, metric: &str| {
+            let own = pick(self.entry(dataset, &head.name, metric));
+            own.zip(self.best(dataset, metric, pick)).is_some_and(|(own, best)| own >= best - 1e-9)
+        };
+        let won = datasets.iter().filter(|d| metrics.iter().any(|(metric, _)| leads(d, metric))).count();
+        format!("{won} of {}", datasets.len())
+    }
+
+    /// The highest number of the paper's columns on a dataset; `None` when one of them has none.
+    fn best(&self, dataset: &str, metric: &str, pick: fn(&Entry) -> Option<f64>) -> Option<f64> {
         let own = self.columns.iter().filter(|c| !c.beyond);
-        let values: Option<Vec<(&str, f64)>> = own
-            .map(|c| {
-                let value = pick(self.entry(dataset, &c.name, METRICS[0].0));
-                value.filter(|v| v.is_finite()).map(|v| (c.name.as_str(), v))
-            })
-            .collect();
-        values?.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(name, _)| name)
+        let values: Option<Vec<f64>> =
+            own.map(|c| pick(self.entry(dataset, &c.name, metric)).filter(|v| v.is_finite())).collect();
+        values?.into_iter().max_by(f64::total_cmp)
+    }
+
+    /// Ours as the paper prints it: datasets down, columns across.
+    pub(crate) fn overview(&self, metric: &str) -> (Vec<String>, Vec<Vec<String>>) {
+        let header = [String::new()].into_iter().chain(self.columns.iter().map(Head::label)).collect();
+        let text = |m: Mean| if m.mean.is_finite() { format!("{:.2}", m.mean) } else { "-".into() };
+        let row = |dataset: &&String| {
+            let of = |c: &Head| self.entry(dataset, &c.name, metric).ours.map_or("-".into(), text);
+            [(*dataset).clone()].into_iter().chain(self.columns.iter().map(of)).collect()
+        };
+        (header, self.finished().iter().map(row).collect())
+    }
+
+    /// Wilcoxon's test over the finished datasets of SUMO as the paper uses it against each of the other columns: name,
+    /// datasets, rank sums for and against SUMO, p. Datasets on which one has no number are left out.
+    pub(crate) fn against_sumo(&self) -> Vec<Vec<String>> {
+        let Some(sumo) = self.sumo().cloned() else { return Vec::new() };
+        let row = |head: &Head| {
+            let pair = |d: &&String| {
+                let of = |c: &Head| self.entry(d, &c.name, METRICS[0].0).our_mean().filter(|v| v.is_finite());
+                of(&sumo).zip(of(head))
+            };
+            let (own, theirs): (Vec<f64>, Vec<f64>) = self.finished().iter().filter_map(pair).unzip();
+            let found = signed_rank(&own, &theirs);
+            let sums = format!("{} : {}", found.positive, found.negative);
+            vec![head.label(), own.len().to_string(), sums, format!("{:.3}", found.p)]
+        };
+        self.columns.iter().filter(|c| **c != sumo).map(row).collect()
     }
 
     /// The table, one number a line.

@@ -60,12 +60,43 @@ fn means_are_over_what_finished_and_wins_only_where_all_can_be_compared() {
     let (table, _) = table();
     let means = table.means();
     // (.6 + .82 + .4) / 3; the paper lacks hopper-random, so it has no mean over these. Best of three on hopper-medium
-    // (a tie between all goes to the last) and hopper-random; on walker2d one has no ρ.
+    // (as the others, which are equal) and hopper-random; on walker2d one has no ρ.
     assert_eq!(&means[0][..4], ["k=1", "0.61", "-", "-"]);
     assert_eq!(means[2][1], "-", "k=10 has no number on walker2d");
     let wins: Vec<&str> = means.iter().map(|row| row[7].as_str()).collect();
-    assert_eq!((wins[0], wins[3]), ("1 of 3", "-"));
-    assert!(means.iter().all(|row| row.len() == Table::header("").len() + 2));
+    assert_eq!(wins, ["2 of 3", "1 of 3", "1 of 3", "-"]);
+    assert_eq!(
+        means[0][8], "1 of 3",
+        "the paper's, where it has all columns: .86, .85, .85 on hopper-medium"
+    );
+    assert!(means.iter().all(|row| row.len() == Table::header("").len() + Table::WINS.len()));
+}
+
+#[test]
+fn the_papers_own_wins_are_counted_as_it_counts_them() {
+    // "best rho or r on 12 of 15"; by rho alone it is 11.
+    let experiment = Experiment::named("table2").unwrap();
+    let published = Published::of("table2").unwrap();
+    let Grid::Calibration { columns } = &experiment.grid else { panic!("a calibration table") };
+    let columns: Vec<&Column> = columns.iter().collect();
+    let names: Vec<String> = published.datasets().into_iter().map(String::from).collect();
+    let found: Vec<(&str, f64)> = columns.iter().map(|c| (c.name.as_str(), 0.5)).collect();
+    let cells: Vec<_> = names.iter().map(|d| cell(d, 0, &found)).collect();
+    let table = Table::of(&columns, &published, &names, &cells);
+    let sumo = table.means().into_iter().find(|row| row[0] == "sumo").unwrap();
+    assert_eq!((sumo[8].as_str(), sumo[10].as_str()), ("11 of 15", "12 of 15"));
+}
+
+#[test]
+fn datasets_stand_below_each_other_and_columns_are_tested_against_sumo() {
+    let (table, _) = table();
+    let (header, rows) = table.overview("spearman");
+    assert_eq!(header, ["", "k=1", "k=5", "k=10", "step*"]);
+    assert_eq!(rows[1], ["walker2d-medium-v2", "0.82", "0.90", "-", "0.20"]);
+    assert_eq!(rows.len(), 3, "one failed");
+    // k=1 over k=5: 0, −.08, +.1: ranks 1 and 2.
+    assert_eq!(table.against_sumo()[0], ["k=5", "3", "2 : 1", "1.000"]);
+    assert_eq!(table.against_sumo()[1][..2], ["k=10", "2"]);
 }
 
 #[test]

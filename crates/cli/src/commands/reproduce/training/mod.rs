@@ -6,19 +6,18 @@ mod statistics;
 mod table;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Result;
-use offing::run::{CONFIG, METRICS, Record, is_held, newest_step, read_metrics};
+use offing::run::{CONFIG, METRICS, Record, newest_step, read_metrics};
 
-use super::super::train::{self, plan_run, run_dir, train_planned};
+use super::super::train::{self, plan_run, run_dir, train_planned, wait_until_free};
 use super::cells::{Cell, Found, Value};
 use super::experiment::Trained;
 use super::local::quoted;
 use super::work::{Kind, Work};
 use crate::algorithms::{Algorithm, Plan};
 use crate::context::Context;
-use crate::signals;
+use offing_mujoco::Physics;
 
 pub(super) use report::{circumstances, parts};
 pub(super) use statistics::Statistics;
@@ -40,12 +39,7 @@ pub(super) fn run(
     let dir = run_dir(&work.dir, &written)?;
     begun(dir.clone())?;
     // A run by hand, or one of a grid that was killed and is still saving.
-    if is_held(&dir) {
-        context.say(&format!("{}: another process is working there; waiting for it", dir.display()));
-        while is_held(&dir) && !signals::asked_to_stop() {
-            std::thread::sleep(Duration::from_millis(200));
-        }
-    }
+    wait_until_free(context, &dir);
     let same = std::fs::read_to_string(dir.join(CONFIG))
         .is_ok_and(|text| toml::to_string(&written).is_ok_and(|asked| asked == text));
     let whole = dir.join(POLICY).is_file() && newest_step(&dir) == Some(plan.train().steps);
@@ -72,7 +66,7 @@ fn asked(work: &Work<'_>, column: &Trained, dataset: &str, seed: u64) -> train::
         preset: work.profile.presets.get(&column.name).cloned(),
         profile: profile.map(str::to_string),
         set: work.sets(column),
-        rows: work.rows,
+        rows: work.rows_of(dataset),
         physics: Some(work.physics),
         ..train::Args::default()
     }
@@ -80,12 +74,14 @@ fn asked(work: &Work<'_>, column: &Trained, dataset: &str, seed: u64) -> train::
 
 /// The same as a command, for readers.
 pub(super) fn command(work: &Work<'_>, column: &Trained) -> String {
-    let args = asked(work, column, "", 0);
+    let dataset = work.datasets.first().map_or("", String::as_str);
+    let args = asked(work, column, dataset, 0);
     let mut words = vec![format!("offing train {} DATASET --seed SEED", column.algorithm())];
     words.extend(args.profile.map(|p| format!("--profile {p}")));
     words.extend(args.preset.map(|p| format!("--preset {p}")));
     words.extend(args.rows.map(|rows| format!("--rows {rows}")));
     words.extend(args.set.iter().map(|set| format!("--set {}", quoted(set))));
+    words.extend(args.physics.filter(|p| *p != Physics::default()).map(|p| format!("--physics {p}")));
     words.join(" ")
 }
 

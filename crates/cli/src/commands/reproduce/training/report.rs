@@ -1,8 +1,10 @@
 //! A table of scores for readers: the scores, each algorithm beside the paper's, learning curves.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::super::super::calibrate::Mean;
+use super::super::super::report::steps_of;
 use super::super::experiment::Panel;
 use super::super::parts::Part;
 use super::super::work::{Kind, Work};
@@ -97,11 +99,15 @@ fn curves(work: &Work<'_>, scores: &Scores) -> Vec<Part> {
             plots.push((dataset.clone(), scores.columns.iter().collect()));
         }
         for (title, columns) in plots {
-            let series: Vec<Series> = (columns.iter().enumerate())
-                .filter_map(|(slot, column)| curve(scores, dataset, column, slot))
-                .collect();
-            if !series.is_empty() {
-                let plot = Plot { title, x: Axis::linear("steps"), y: Axis::linear(y), series };
+            let mut kinds: BTreeMap<Reverse<&str>, Vec<Series>> = BTreeMap::new();
+            for (slot, column) in columns.iter().enumerate() {
+                let kind = Reverse(steps_of(work.algorithm(&column.name)));
+                kinds.entry(kind).or_default().extend(curve(scores, dataset, column, slot));
+            }
+            kinds.retain(|_, series| !series.is_empty());
+            for (Reverse(steps), series) in kinds {
+                let title = title.clone();
+                let plot = Plot { title, x: Axis::linear(steps), y: Axis::linear(y), series };
                 let caption = "Mean over seeds; the shade is one standard deviation.";
                 parts.push(Part::Figure(Box::new(plot), caption.into()));
             }

@@ -49,8 +49,6 @@ pub(crate) struct Statistics {
     pub(crate) datasets: usize,
     pub(crate) overall: Vec<Overall>,
     pub(crate) improvements: Vec<Improvement>,
-    /// Whether some dataset has several runs of one column: else there is nothing to draw from, and intervals say nothing.
-    seeds: bool,
 }
 
 impl Statistics {
@@ -59,19 +57,17 @@ impl Statistics {
         let common = scores.common(&names);
         let overall = |(i, name): (usize, &&str)| overall(scores, &common, name, i as u64);
         let improvements = scores.columns.iter().enumerate();
-        let seeds = |d: &&String| names.iter().any(|c| scores.values(d, c, Which::Last).len() > 1);
         Self {
             datasets: common.len(),
             overall: if common.is_empty() { vec![] } else { names.iter().enumerate().map(overall).collect() },
             improvements: improvements.filter_map(|(i, c)| improvement(scores, c, i as u64)).collect(),
-            seeds: scores.datasets.iter().any(|d| seeds(&d)),
         }
     }
 
     /// Tables for every format.
     pub(crate) fn parts(&self) -> Vec<Part> {
         let mut parts = Vec::new();
-        let interval = |i: &Interval, digits: usize| match self.seeds && i.low.is_finite() {
+        let interval = |i: &Interval, digits: usize| match i.low.is_finite() {
             true => format!("{:.digits$} – {:.digits$}", i.low, i.high),
             false => "-".into(),
         };
@@ -119,7 +115,7 @@ impl Statistics {
     pub(crate) fn csv(&self) -> String {
         let mut out = String::from("statistic,column,against,datasets,value,low,high,paper\n");
         let mut line = |what: &str, (column, against): (&str, &str), n: usize, i: Interval, paper| {
-            let [low, high] = [i.low, i.high].map(|x| number(Some(x).filter(|_| self.seeds)));
+            let [low, high] = [i.low, i.high].map(|x| number(Some(x)));
             let (value, paper) = (number(Some(i.value)), number(paper));
             let (column, against) = (field(column), field(against));
             out.push_str(&format!("{what},{column},{against},{n},{value},{low},{high},{paper}\n"));
@@ -150,6 +146,16 @@ fn tasks(scores: &Scores, datasets: &[&str], column: &str) -> Vec<Vec<f64>> {
     datasets.iter().map(|d| scores.values(d, column, Which::Last)).collect()
 }
 
+/// Whether some task has several runs.
+fn several(tasks: &[Vec<f64>]) -> bool {
+    tasks.iter().any(|runs| runs.len() > 1)
+}
+
+/// An interval, or only its value where no task has several runs: there is nothing to draw from then.
+fn drawn(found: Interval, several: bool) -> Interval {
+    if several { found } else { Interval { low: f64::NAN, high: f64::NAN, ..found } }
+}
+
 fn mean_of_means(tasks: &[Vec<f64>]) -> f64 {
     let means = tasks.iter().map(|runs| runs.iter().sum::<f64>() / runs.len() as f64);
     means.sum::<f64>() / tasks.len() as f64
@@ -159,7 +165,7 @@ fn overall(scores: &Scores, datasets: &[&str], column: &str, place: u64) -> Over
     let tasks = tasks(scores, datasets, column);
     let draws = |statistic: fn(&[Vec<f64>]) -> f64| {
         let rng = &mut Rng::stream(0, "reproduce overall", place);
-        stratified_bootstrap(&tasks, REPEATS, LEVEL, statistic, rng)
+        drawn(stratified_bootstrap(&tasks, REPEATS, LEVEL, statistic, rng), several(&tasks))
     };
     let paper = scores.over_paper(datasets, column).map(|p| p.iter().sum::<f64>() / p.len() as f64);
     Overall {
@@ -184,7 +190,10 @@ fn improvement(scores: &Scores, column: &Head, place: u64) -> Option<Improvement
         column: column.name.clone(),
         against: against.into(),
         datasets: common.len(),
-        probability: improvement_interval(&new, &old, REPEATS, LEVEL, rng),
+        probability: drawn(
+            improvement_interval(&new, &old, REPEATS, LEVEL, rng),
+            several(&new) || several(&old),
+        ),
         test: signed_rank(&scores.over(&common, &column.name), &scores.over(&common, against)),
         paper: paper.map(|(new, old)| signed_rank(&new, &old)),
     })
@@ -212,7 +221,7 @@ pub(crate) fn profile(scores: &Scores) -> Option<Part> {
             (found.low, found.high)
         });
         let line = Series::line(name, points).in_slot(slot);
-        if tasks.iter().any(|runs| runs.len() > 1) { line.with_band(band.collect()) } else { line }
+        if several(tasks) { line.with_band(band.collect()) } else { line }
     };
     let series = names.iter().zip(&all).enumerate().map(line).collect();
     let unit = if scores.unit == "score" { "normalised score τ" } else { "return τ" };
@@ -257,6 +266,7 @@ mod tests {
         // (54 + 32) / 2.
         assert_eq!((sumo.iqm.value, sumo.mean.value, sumo.runs), (41.0, 41.5, 4));
         assert_eq!((sumo.mean.low, sumo.mean.high), (40.0, 43.0));
+        assert!(found.overall[2].mean.low.is_nan(), "amorel has one seed: nothing to draw from");
         assert!(sumo.paper.is_some_and(|p| (p - 65.95).abs() < 1e-9));
         let csv = found.csv();
         assert_eq!(csv.lines().count(), 1 + 4 * 3 + 2 * 4, "{csv}");
