@@ -6,14 +6,14 @@ use std::process::Command;
 use crate::exit::ExitCode;
 
 use anyhow::Result;
-use offing_mujoco::Engine;
+use offing_mujoco::{Engine, TASKS};
 
 use crate::context::Context;
 use crate::term;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Fetch MuJoCo now if it is not here yet.
+    /// Fetch MuJoCo and all bodies now, as far as they are not here yet: for machines that will have no network.
     #[arg(long)]
     fetch: bool,
 }
@@ -36,7 +36,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     facts.push(("python", first_line("python3", &["--version"])));
     facts.push(("pip", first_line("python3", &["-m", "pip", "--version"])));
     let engine = if args.fetch {
-        context.engine().cloned().map(Some)
+        context.engine().and_then(|engine| {
+            for task in TASKS {
+                engine.prepare(task, &mut |line| context.say(line))?;
+            }
+            Ok(Some(engine.clone()))
+        })
     } else {
         Engine::find(context.home(), context.mujoco_lib.as_deref()).map_err(Into::into)
     };
