@@ -340,12 +340,17 @@ fn curves(page: &mut Page, charts: &[Chart<'_>], key: &str, label: &str, caption
 
 /// A level line at what the episodes of the data reached, where its runs wrote that down: what a policy has to beat.
 fn level_of_data(chart: &Chart<'_>, key: &str, beside: &[Series]) -> Option<Series> {
-    const GREY: usize = 4;
     let runs = chart.groups.iter().flat_map(|(_, runs)| runs.iter());
     let level = runs.filter_map(|run| run.data.as_ref()?.get(key)?.as_f64()).next()?;
+    Some(level_line(level, beside))
+}
+
+/// A dashed grey line at `level`, as long as the lines beside it.
+pub(crate) fn level_line(level: f64, beside: &[Series]) -> Series {
+    const GREY: usize = 4;
     let steps = beside.iter().flat_map(|s| s.points.iter().map(|p| p.0));
     let (first, last) = steps.fold((f64::INFINITY, 0.0f64), |(low, high), x| (low.min(x), high.max(x)));
-    Some(Series::dashed("the data's mean", vec![(first, level), (last, level)]).in_slot(GREY))
+    Series::dashed("the data's mean", vec![(first, level), (last, level)]).in_slot(GREY)
 }
 
 /// What tells names made of parts apart: the parts that are not in all of them; nothing for a single name.

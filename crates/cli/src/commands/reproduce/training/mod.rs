@@ -8,15 +8,17 @@ mod table;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use offing::data::Dataset;
 use offing::run::{CONFIG, METRICS, Record, newest_step, read_metrics};
 
-use super::super::train::{self, plan_run, run_dir, train_planned, wait_until_free};
+use super::super::train::{self, mean_return, plan_run, run_dir, train_planned, wait_until_free};
 use super::cells::{Cell, Found, Value};
 use super::experiment::Trained;
 use super::local::quoted;
 use super::work::{Kind, Work};
 use crate::algorithms::{Algorithm, Plan};
 use crate::context::Context;
+use crate::workshop::reference_of;
 use offing_mujoco::Physics;
 
 pub(super) use report::{circumstances, parts};
@@ -38,13 +40,31 @@ pub(super) fn run(
     let (written, plan, _, dataset) = plan_run(context, &args, None)?;
     let dir = run_dir(&work.dir, &written)?;
     begun(dir.clone())?;
+    let reached = reached_by_data(&dataset, work.physics, &column.name);
     // A run by hand, or one of a grid that was killed and is still saving.
     wait_until_free(context, &dir);
     let same = std::fs::read_to_string(dir.join(CONFIG))
         .is_ok_and(|text| toml::to_string(&written).is_ok_and(|asked| asked == text));
     let whole = dir.join(POLICY).is_file() && newest_step(&dir) == Some(plan.train().steps);
     let done = same && whole || train_planned(context, (written, plan, dir.clone(), dataset), false)?.done;
-    if done { found(&dir, &column.name).map(Some) } else { Ok(None) }
+    if !done {
+        return Ok(None);
+    }
+    let mut found = found(&dir, &column.name)?;
+    found.values.extend(reached);
+    Ok(Some(found))
+}
+
+/// What the data's own episodes reached: what a policy has to beat.
+fn reached_by_data(data: &Dataset, physics: Physics, column: &str) -> Vec<Value> {
+    let mean = mean_return(data);
+    let score = mean.zip(reference_of(data, physics)).map(|(mean, reference)| reference.normalise(mean));
+    let values = [("data's return", mean), ("data's score", score)];
+    values.into_iter().filter_map(|(metric, x)| Some(value(column, metric, x?))).collect()
+}
+
+fn value(column: &str, metric: &str, value: f64) -> Value {
+    Value { column: column.into(), metric: metric.into(), value, low: f64::NAN, high: f64::NAN, rows: 0 }
 }
 
 /// The settings of a column on a dataset and the rows it learns from; says what is wrong with them, if anything is.
@@ -97,14 +117,7 @@ fn found(dir: &Path, column: &str) -> Result<Found> {
         let curve = curve(key);
         let highest = curve.iter().map(|(_, y)| *y).max_by(f64::total_cmp);
         for (metric, value) in [(last, curve.last().map(|(_, y)| *y)), (best, highest)] {
-            values.extend(value.map(|value| Value {
-                column: column.into(),
-                metric: metric.into(),
-                value,
-                low: f64::NAN,
-                high: f64::NAN,
-                rows: 0,
-            }));
+            values.extend(value.map(|x| self::value(column, metric, x)));
         }
     }
     let scores = curve("score");

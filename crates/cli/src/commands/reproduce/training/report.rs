@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::super::super::calibrate::Mean;
-use super::super::super::report::steps_of;
+use super::super::super::report::{level_line, steps_of};
 use super::super::experiment::Panel;
 use super::super::parts::Part;
 use super::super::work::{Kind, Work};
@@ -18,10 +18,13 @@ pub(crate) fn parts(work: &Work<'_>, scores: &Scores, statistics: &Statistics) -
     let names: Vec<String> = scores.columns.iter().map(Head::label).collect();
     let header = || [String::new()].into_iter().chain(names.iter().cloned()).collect::<Vec<String>>();
     let unit = if scores.unit == "score" { "Normalised scores" } else { "Returns" };
-    let mut parts = vec![
-        Part::heading(format!("{unit} of the last policies")),
-        Part::Table(header(), scores.rows(Which::Last)),
-    ];
+    let (last_header, last) = scores.last_beside_data();
+    let told = last_header.len() > names.len() + 1;
+    let mut parts =
+        vec![Part::heading(format!("{unit} of the last policies")), Part::Table(last_header, last)];
+    if told {
+        parts.push(Part::text("The data: what their own episodes reached on average."));
+    }
     parts.extend(beside(scores));
     parts.extend(statistics.parts());
     parts.push(Part::heading(format!("{unit} of the best policies on the way")));
@@ -105,7 +108,8 @@ fn curves(work: &Work<'_>, scores: &Scores) -> Vec<Part> {
                 kinds.entry(kind).or_default().extend(curve(scores, dataset, column, slot));
             }
             kinds.retain(|_, series| !series.is_empty());
-            for (Reverse(steps), series) in kinds {
+            for (Reverse(steps), mut series) in kinds {
+                series.extend(scores.data(dataset).map(|level| level_line(level, &series)));
                 let title = title.clone();
                 let plot = Plot { title, x: Axis::linear(steps), y: Axis::linear(y), series };
                 let caption = "Mean over seeds; the shade is one standard deviation.";

@@ -41,6 +41,8 @@ pub(crate) struct Run {
     pub(crate) column: String,
     last: f64,
     best: f64,
+    /// What the data's own episodes reached.
+    data: Option<f64>,
     pub(crate) curve: Vec<(u64, f64)>,
 }
 
@@ -58,7 +60,10 @@ impl Scores {
         };
         let values = || cells.iter().filter_map(|(_, o)| o.found()).flat_map(|f| &f.values);
         let scored = values().any(|v| v.metric == "score") || values().next().is_none();
-        let (unit, best) = if scored { ("score", "best score") } else { ("return", "best return") };
+        let (unit, best, data) = match scored {
+            true => ("score", "best score", "data's score"),
+            false => ("return", "best return", "data's return"),
+        };
         let run = |(cell, outcome): &(Cell, Outcome)| {
             let found = outcome.found()?;
             let get = |metric: &str| found.values.iter().find(|v| v.metric == metric).map(|v| v.value);
@@ -67,6 +72,7 @@ impl Scores {
                 column: cell.column.clone()?,
                 last: get(unit)?,
                 best: get(best)?,
+                data: get(data),
                 curve: found.curve.clone(),
             })
         };
@@ -130,6 +136,28 @@ impl Scores {
             rows.push([first].into_iter().chain(self.columns.iter().map(mean)).collect());
         }
         rows
+    }
+
+    /// What a dataset's own episodes reached, where a run tells it.
+    pub(crate) fn data(&self, dataset: &str) -> Option<f64> {
+        self.runs.iter().filter(|r| r.dataset == dataset).find_map(|r| r.data)
+    }
+
+    /// [`Scores::rows`] of the last policies with what the data reached in front, and their header; without that column where
+    /// nothing is known of it.
+    pub(crate) fn last_beside_data(&self) -> (Vec<String>, Vec<Vec<String>>) {
+        let names = self.columns.iter().map(Head::label);
+        let mut header: Vec<String> = [String::new()].into_iter().chain(names).collect();
+        let mut rows = self.rows(Which::Last);
+        if self.datasets.iter().any(|d| self.data(d).is_some()) {
+            header.insert(1, "the data".into());
+            let names: Vec<&str> = self.columns.iter().map(|c| c.name.as_str()).collect();
+            let common: Option<Vec<f64>> = self.common(&names).iter().map(|d| self.data(d)).collect();
+            let mean = common.map(|values| Mean::of(&values).mean);
+            let reached = self.datasets.iter().map(|d| self.data(d)).chain([mean]);
+            rows.iter_mut().zip(reached).for_each(|(row, x)| row.insert(1, x.map_or("-".into(), one)));
+        }
+        (header, rows)
     }
 
     /// Header of [`Scores::beside`].

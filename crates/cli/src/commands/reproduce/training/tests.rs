@@ -51,6 +51,24 @@ pub(crate) fn scores() -> Scores {
 }
 
 #[test]
+fn what_the_data_reached_stands_in_front_where_it_is_known() {
+    let mut scores = scores();
+    assert_eq!(scores.last_beside_data().0.len(), scores.columns.len() + 1, "not known");
+    for run in &mut scores.runs {
+        run.data = (run.dataset != "halfcheetah-medium").then_some(if run.dataset == "hopper-medium" {
+            7.3
+        } else {
+            20.0
+        });
+    }
+    let (header, rows) = scores.last_beside_data();
+    assert_eq!(header[1], "the data");
+    let reached: Vec<&str> = rows.iter().map(|row| row[1].as_str()).collect();
+    assert_eq!(reached, ["7.3", "20.0", "-", "13.7"], "the mean is over the datasets that all columns have");
+    assert!(rows.iter().all(|row| row.len() == header.len()));
+}
+
+#[test]
 fn ours_the_papers_and_the_difference_stand_side_by_side() {
     let scores = scores();
     let pair: Vec<&Head> = scores.columns.iter().filter(|c| c.name.starts_with("mopo")).collect();
