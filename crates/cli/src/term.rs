@@ -59,6 +59,41 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
     table
 }
 
+/// A table of numbers that may be too wide: laid out as several below each other, each with the first column.
+pub(crate) fn wide_table(header: &[&str], rows: &[Vec<String>]) -> Vec<Table> {
+    let chars = |text: &str| text.chars().count();
+    let columns: Vec<usize> = (0..header.len())
+        .map(|c| {
+            rows.iter().filter_map(|row| row.get(c)).map(|cell| chars(cell)).chain([chars(header[c])]).max()
+        })
+        .map(|widest| widest.unwrap_or(0))
+        .collect();
+    let of = |band: Vec<usize>| {
+        let names: Vec<&str> = band.iter().map(|&c| header[c]).collect();
+        let pick =
+            |row: &Vec<String>| band.iter().map(|&c| row.get(c).cloned().unwrap_or_default()).collect();
+        table(&names, rows.iter().map(pick))
+    };
+    bands(&columns, width() as usize).into_iter().map(of).collect()
+}
+
+/// Columns of such widths, in groups that fit beside the first one.
+fn bands(columns: &[usize], width: usize) -> Vec<Vec<usize>> {
+    /// A space at each side and one between.
+    const AIR: usize = 3;
+    let first = columns.first().map_or(0, |c| c + AIR);
+    let (mut bands, mut used) = (vec![vec![0]], first);
+    for (c, chars) in columns.iter().enumerate().skip(1) {
+        if used + chars + AIR > width && bands.last().is_some_and(|band| band.len() > 1) {
+            bands.push(vec![0]);
+            used = first;
+        }
+        used += chars + AIR;
+        bands.last_mut().into_iter().for_each(|band| band.push(c));
+    }
+    bands
+}
+
 /// A table of text alone.
 pub(crate) fn text_table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = table(header, rows);
@@ -135,6 +170,15 @@ mod tests {
         for (n, wanted) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(count(n), wanted);
         }
+    }
+
+    #[test]
+    fn columns_that_do_not_fit_go_below_with_the_first_one() {
+        assert_eq!(bands(&[10, 5, 5, 5], 37), [vec![0, 1, 2, 3]]);
+        assert_eq!(bands(&[10, 5, 5, 5], 36), [vec![0, 1, 2], vec![0, 3]]);
+        assert_eq!(bands(&[10, 90, 5], 36), [vec![0, 1], vec![0, 2]], "one always fits");
+        let rows = [vec!["hopper".to_string(), "1".into()]];
+        assert_eq!(wide_table(&["", "k"], &rows).len(), 1);
     }
 
     #[test]

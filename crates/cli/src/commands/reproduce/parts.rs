@@ -54,7 +54,9 @@ impl Report {
                 Part::Heading(text) => out!("\n{text}"),
                 Part::Table(header, rows) => {
                     let header: Vec<&str> = header.iter().map(String::as_str).collect();
-                    out!("{}", term::table(&header, rows.clone()));
+                    let bands: Vec<String> =
+                        term::wide_table(&header, rows).iter().map(ToString::to_string).collect();
+                    out!("{}", bands.join("\n\n"));
                 }
                 Part::Text(text) | Part::Code(text) | Part::Lines(_, text) => out!("{text}"),
                 Part::Figure(..) | Part::Drawing(..) => {}
