@@ -21,6 +21,7 @@ body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
 h1 { font-size: 1.5rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1rem 0; }
 th, td { padding: .25rem .8rem; text-align: right; border-bottom: 1px solid var(--rule); }
+.many { font-size: .85em; } .many th, .many td { padding: .25rem .4rem; } .many td:first-child { white-space: nowrap; }
 th { font-weight: 600; border-bottom-color: var(--ink); } th:first-child, td:first-child { text-align: left; padding-left: 0; }
 figure { margin: 1.2rem 0; } figure svg { width: 100%; height: auto; }
 figcaption, footer { color: var(--faint); font-size: .9rem; } footer { margin-top: 3rem; }
@@ -59,10 +60,12 @@ impl Page {
             let cells: String = cells.map(|cell| format!("<{tag}>{}</{tag}>", whole(cell))).collect();
             format!("<tr>{cells}</tr>\n")
         };
+        // Small print where there are many columns, so that they fit beside each other.
+        let many = if header.len() > 8 { " class=\"many\"" } else { "" };
         let head = row(&mut header.iter().copied(), "th");
         let body: String = rows.iter().map(|r| row(&mut r.iter().map(String::as_str), "td")).collect();
         self.body.push_str(&format!(
-            "<div class=\"wide\"><table>\n<thead>{head}</thead>\n<tbody>{body}</tbody>\n</table></div>\n"
+            "<div class=\"wide\"><table{many}>\n<thead>{head}</thead>\n<tbody>{body}</tbody>\n</table></div>\n"
         ));
     }
 
