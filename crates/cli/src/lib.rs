@@ -7,6 +7,7 @@ mod commands;
 mod config;
 mod context;
 mod csv;
+mod datasets;
 mod estimate;
 mod exit;
 mod invocation;

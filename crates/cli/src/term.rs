@@ -94,6 +94,11 @@ fn bands(columns: &[usize], width: usize) -> Vec<Vec<usize>> {
     bands
 }
 
+/// A small probability with digits that say something.
+pub(crate) fn p_value(p: f64) -> String {
+    if p < 0.001 { format!("{p:.1e}") } else { format!("{p:.3}") }
+}
+
 /// A table of text alone.
 pub(crate) fn text_table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = table(header, rows);
@@ -179,6 +184,11 @@ mod tests {
         assert_eq!(bands(&[10, 90, 5], 36), [vec![0, 1], vec![0, 2]], "one always fits");
         let rows = [vec!["hopper".to_string(), "1".into()]];
         assert_eq!(wide_table(&["", "k"], &rows).len(), 1);
+    }
+
+    #[test]
+    fn small_probabilities_keep_their_digits() {
+        assert_eq!([1.0, 0.03125, 6.103515625e-5].map(p_value), ["1.000", "0.031", "6.1e-5"]);
     }
 
     #[test]

@@ -87,7 +87,8 @@ pub(crate) fn reference_of(dataset: &Dataset, physics: Physics) -> Option<Refere
 struct View<'a> {
     bar: indicatif::ProgressBar,
     json: bool,
-    seen: Option<f64>,
+    /// The step of the evaluation that was told last.
+    seen: Option<u64>,
     context: &'a Context,
 }
 
@@ -131,10 +132,10 @@ impl View<'_> {
             }
         }
         self.bar.set_message(words.join(" · "));
-        if self.json && status.scores.last != self.seen {
-            self.seen = status.scores.last;
+        if self.json && status.evaluated != self.seen {
+            self.seen = status.evaluated;
             let (last, best) = (status.scores.last, status.scores.best);
-            let line = serde_json::json!({ "step": status.step, "return": last, "best": best, "score": status.last_score });
+            let line = serde_json::json!({ "step": status.evaluated, "return": last, "best": best, "score": status.last_score });
             out!("{line}");
         }
     }

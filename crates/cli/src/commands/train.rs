@@ -5,20 +5,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use offing::algo::TrainConfig;
 use offing::algo::session::Scores;
-use offing::data::audit::teleport_rows;
-use offing::data::catalogue::{Catalogue, Found, Origin, Recipe};
-use offing::data::{Dataset, ReadOptions};
-use offing::run::{CONFIG, Clock, RunDir, is_held, newest_step};
+use offing::data::Dataset;
+use offing::run::{CONFIG, Clock, Flow, RunDir, is_held, newest_step};
 use offing_mujoco::Physics;
-use offing_mujoco::made::MakeOptions;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use super::data::{DEFAULT_ROWS, load, make_shown, write_json};
+use super::data::write_json;
 use crate::algorithms::{Algorithm, Plan};
 use crate::context::Context;
+use crate::datasets::{find_data, find_same};
 use crate::estimate::{Forecast, estimate};
 use crate::workshop::{Job, in_session, reference_of};
 use crate::{signals, term};
@@ -65,6 +62,9 @@ pub(crate) struct Args {
     /// One JSON object on stdout for every evaluation, and no progress bar.
     #[arg(long)]
     pub(crate) json: bool,
+    /// The size of a made set where no rows are asked for.
+    #[arg(skip)]
+    pub(crate) made_rows: Option<usize>,
     /// Only tell the resolved settings and what the run would cost.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -146,13 +146,17 @@ pub(crate) fn train(context: &Context, args: &Args, preset: Option<&str>) -> Res
 }
 
 /// Waits until no other process works in a run directory, or until asked to stop.
-pub(crate) fn wait_until_free(context: &Context, dir: &Path) {
+pub(crate) fn wait_until_free(context: &Context, dir: &Path) -> Flow {
     if is_held(dir) {
         context.say(&format!("{}: another process is working there; waiting for it", dir.display()));
-        while is_held(dir) && !signals::asked_to_stop() {
-            std::thread::sleep(Duration::from_millis(200));
-        }
     }
+    while is_held(dir) {
+        if signals::asked_to_stop() {
+            return Flow::Stop;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    Flow::Continue
 }
 
 /// Trains what was planned, in its directory, to the end or until it is stopped.
@@ -269,7 +273,15 @@ pub(crate) fn plan_run(context: &Context, args: &Args, preset: Option<&str>) -> 
         layers.layers.set(&format!("train.steps={steps}"))?;
     }
     let plan = algorithm.plan(&layers.layers)?;
-    let dataset = find_data(context, &dataset_name, rows, plan.train())?;
+    // A configuration gives its run again: with the same transitions, as long as nobody asked for others.
+    let same = match text("data").filter(|_| from_file && args.dataset.is_none() && args.rows.is_none()) {
+        Some(digest) => find_same(context, &dataset_name, rows, plan.train(), &digest)?,
+        None => None,
+    };
+    let dataset = match same {
+        Some(dataset) => dataset,
+        None => find_data(context, &dataset_name, rows.or(args.made_rows), plan.train())?,
+    };
     let written = Written {
         algorithm: algorithm.name(),
         dataset: dataset_name,
@@ -304,66 +316,15 @@ pub(crate) fn reopen(context: &Context, dir: &Path) -> Result<Planned> {
         anyhow!("{}: {}; it is no training run", path.display(), e.message())
     })?;
     let plan = written.plan()?;
-    let dataset = find_data(context, &written.dataset, written.rows, plan.train())?;
-    if dataset.digest() != written.data {
+    let same = find_same(context, &written.dataset, written.rows, plan.train(), &written.data)?;
+    let Some(dataset) = same else {
         bail!(
             "{}: was trained on other transitions than `{}` holds now; give back the old data, or start a new run",
             dir.display(),
             written.dataset
         );
-    }
+    };
     Ok((written, plan, dir.to_path_buf(), dataset))
-}
-
-/// Where the dataset of that name is. Where `rows` are asked for, a made name stands for the set of that size, which is made by
-/// the built-in policies if it is not there; without, for the only one there is.
-pub(crate) fn data_of(context: &Context, name: &str, rows: Option<usize>) -> Result<String> {
-    Ok(match to_make(&context.catalogue, name, rows) {
-        Some(recipe) => {
-            let rows = rows.unwrap_or(DEFAULT_ROWS);
-            let made = make_shown(context, &recipe, &MakeOptions { rows, ..MakeOptions::default() })?;
-            made.to_string_lossy().into_owned()
-        }
-        None => name.to_string(),
-    })
-}
-
-/// What has to be made (or is found by its size) for a name; `None` for what is read as it is.
-fn to_make(catalogue: &Catalogue, name: &str, rows: Option<usize>) -> Option<Recipe> {
-    match (catalogue.find(name), rows) {
-        (Ok(Found::ToMake(recipe)), _) => Some(recipe),
-        // Sets of other sizes may have been made: what a command means must not depend on them.
-        (Ok(Found::File { origin: Origin::Made, .. }) | Err(_), Some(_)) => Recipe::parse(name).ok(),
-        _ => None,
-    }
-}
-
-/// The dataset of that name ([`data_of`]); one with more than `rows` rows is thinned to whole episodes.
-pub(crate) fn find_data(
-    context: &Context,
-    name: &str,
-    rows: Option<usize>,
-    cfg: &TrainConfig,
-) -> Result<Dataset> {
-    let path = data_of(context, name, rows)?;
-    let (mut dataset, _) = load(context, &path, ReadOptions::default())?;
-    if cfg.drop_teleports {
-        let rows = teleport_rows(&dataset);
-        if !rows.is_empty() {
-            context.say(&format!("leaving out {} teleports (train.drop_teleports)", term::count(rows.len())));
-            dataset = dataset.without(&rows);
-        }
-    }
-    if let Some(rows) = rows
-        && rows < dataset.rows.len()
-    {
-        dataset = dataset.thinned(rows, 0);
-    }
-    let shift = cfg.reward_shift.of(&dataset.rows.rew);
-    if shift != 0.0 {
-        dataset.shift_rewards(shift);
-    }
-    Ok(dataset)
 }
 
 pub(crate) fn file_word(name: &str) -> String {
@@ -435,23 +396,6 @@ pub(crate) fn mean_return(data: &Dataset) -> Option<f64> {
 mod tests {
     use super::*;
     use offing::sac::Alpha;
-
-    #[test]
-    fn a_set_of_another_size_is_not_taken_for_the_one_asked_for() {
-        let dir = tempfile::tempdir().unwrap();
-        let home = offing::home::Home::new(dir.path());
-        let nowhere = dir.path().join("nowhere");
-        let catalogue = Catalogue { home, d4rl: nowhere.clone(), minari: nowhere };
-        let made = dir.path().join("datasets/hopper-random-2000-s0-0a1b2c3d.hdf5");
-        std::fs::create_dir_all(made.parent().unwrap()).unwrap();
-        std::fs::write(&made, "").unwrap();
-        let name = |rows| to_make(&catalogue, "hopper-random", rows).map(|recipe| recipe.name);
-        assert_eq!(name(None), None, "the only one there is");
-        assert_eq!(name(Some(200_000)).as_deref(), Some("hopper-random"));
-        assert_eq!(to_make(&catalogue, "hopper-medium", None).unwrap().name, "hopper-medium");
-        let path = made.to_string_lossy();
-        assert_eq!(to_make(&catalogue, &path, Some(100)), None, "a path is that file");
-    }
 
     #[test]
     fn a_run_of_yesterday_goes_on_without_what_presets_say_today() {

@@ -79,6 +79,7 @@ pub fn train(cfg: &BcConfig, session: &mut Session<'_>) -> Result<Option<Actor>>
             return Ok(None);
         }
     }
+    session.tell(&status);
     session.finish(&actor)?;
     Ok(Some(actor))
 }

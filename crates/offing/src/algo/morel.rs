@@ -187,6 +187,7 @@ pub fn train(cfg: &MorelConfig, session: &mut Session<'_>) -> Result<Option<Gaus
             session.checkpoint(status.step, learner.save())?;
         }
     }
+    session.tell(&status);
     session.finish(&learner.policy.to_actor()?)?;
     Ok(Some(learner.policy))
 }

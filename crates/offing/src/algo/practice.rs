@@ -79,23 +79,24 @@ pub(super) fn practise(
     let mut agent = Sac::new(&sac, obs_dim, act_dim, session.team, &mut session.rng("init", 0))?;
     let mut imagined = Imagined::new(course.rollout.capacity(), obs_dim, act_dim); // Alg. 1 line 2: D_model ← ∅
     let mut status = Status { steps: course.train.steps, ..Status::default() };
+    let mut kept = None;
     match session.resume()? {
         None => method.begin(session, &mut agent)?,
         Some((step, state)) => {
-            status.step = step;
+            (status.step, kept) = (step, Some(step));
             status.tally = load_tally(&state)?;
             agent.load(&state.under("agent"))?;
             imagined.load(&state.under("imagined"))?;
             method.load(&state)?;
         }
     }
-    let mut kept = status.step;
     while status.step < course.train.steps {
-        let due = status.step / course.train.checkpoint_every > kept / course.train.checkpoint_every;
+        let every = course.train.checkpoint_every;
+        let due = status.step / every > kept.unwrap_or(0) / every;
         let mut flow = session.tell(&status);
         if due {
             session.checkpoint(status.step, save(&agent, &imagined, &status, method))?;
-            kept = status.step;
+            kept = Some(status.step);
         }
         if flow == Flow::Continue {
             let steps = block(course, status.step);
@@ -110,13 +111,14 @@ pub(super) fn practise(
             }
         }
         if flow == Flow::Stop {
-            if status.step > kept {
+            if kept != Some(status.step) {
                 session.checkpoint(status.step, save(&agent, &imagined, &status, method))?;
             }
             return Ok(None);
         }
     }
     session.checkpoint(status.step, save(&agent, &imagined, &status, method))?;
+    session.tell(&status);
     session.finish(&agent.actor)?;
     Ok(Some(agent))
 }

@@ -74,6 +74,8 @@ pub struct Status {
     pub scores: Scores,
     /// Normalised score of the last evaluation.
     pub last_score: Option<f64>,
+    /// The step of the last evaluation.
+    pub evaluated: Option<u64>,
 }
 
 /// What happens in a training.
@@ -192,6 +194,7 @@ impl Session<'_> {
                 self.run.write("best.safetensors", &actor.to_policy().to_bytes()?)?;
             }
             self.scores.last = Some(mean);
+            status.evaluated = Some(status.step);
             status.scores = self.scores;
         }
         self.run.record(Value::Object(line))

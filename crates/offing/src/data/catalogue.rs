@@ -186,6 +186,11 @@ impl Catalogue {
         Ok(found)
     }
 
+    /// How many rows a made file was asked for, by its name.
+    pub fn made_rows(path: &Path) -> Option<usize> {
+        made_name(path)?.1.split('-').next()?.parse().ok()
+    }
+
     /// The path of a made set.
     pub fn made_path(&self, name: &str, rows: usize, seed: u64, hash: &str) -> Result<PathBuf> {
         Ok(self.home.dir("datasets")?.join(format!("{name}-{rows}-s{seed}-{hash}.hdf5")))

@@ -130,6 +130,8 @@ def _run_cell(base: list[str], cell: str, threads: int, cwd: str, places: dict[s
     """
     try:
         os.chdir(cwd)
+        for key in PLACES:
+            os.environ.pop(key, None)
         os.environ.update(places)
         code = _offing.run(["-q", *base, "--cell", cell], True, threads)
     except (OSError, RuntimeError, ValueError) as error:

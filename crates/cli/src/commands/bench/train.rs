@@ -19,10 +19,10 @@ use offing::sac::{Actor, Mean};
 use offing_mujoco::{Physics, make};
 
 use super::super::dynamics::task_of;
-use super::super::train::find_data;
 use super::{Common, Recorder, median, seconds};
 use crate::algorithms::{Algorithm, Plan};
 use crate::context::Context;
+use crate::datasets::find_data;
 use crate::signals;
 
 #[derive(clap::Args)]

@@ -87,6 +87,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let mut summary = Summary::new(&args.dataset);
     for seed in 0..args.seeds.max(1) {
         let plan = Plan {
+            made_rows: None,
             dataset: args.dataset.clone(),
             rows: args.rows.or(rows),
             seed,

@@ -6,15 +6,16 @@ use anyhow::Result;
 use offing::calibration::{Study, StudyConfig, World, prepare, study};
 use offing::dynamics::Oracle;
 use offing::env::Pool;
-use offing::run::RunDir;
+use offing::run::{Flow, RunDir, is_held};
 use offing::uncertainty::UncertaintyConfig;
 use offing_mujoco::Physics;
 use serde::Serialize;
 
 use super::super::dynamics::task_of;
-use super::super::train::{file_word, find_data, short_hash, wait_until_free};
+use super::super::train::{file_word, short_hash, wait_until_free};
 use super::kept::Kept;
 use crate::context::Context;
+use crate::datasets::find_data;
 use crate::term;
 use crate::workshop::{Job, in_session};
 
@@ -26,6 +27,8 @@ const HELD_OUT: f64 = 0.1;
 pub(crate) struct Plan {
     pub(crate) dataset: String,
     pub(crate) rows: Option<usize>,
+    /// The size of a made set where no rows are asked for.
+    pub(crate) made_rows: Option<usize>,
     pub(crate) seed: u64,
     pub(crate) physics: Physics,
     pub(crate) config: StudyConfig,
@@ -47,7 +50,7 @@ struct Written<'a> {
 
 /// The study; `None` when it was stopped on the way.
 pub(crate) fn run_one(context: &Context, plan: &Plan) -> Result<Option<Study>> {
-    let all = find_data(context, &plan.dataset, plan.rows, &plan.config.train)?;
+    let all = find_data(context, &plan.dataset, plan.rows.or(plan.made_rows), &plan.config.train)?;
     context.say(&format!("learning from {} transitions of {}", term::count(all.rows.len()), all.name));
     let (data, held) = match task_of(&all.name).is_some() {
         true => (all, None),
@@ -71,13 +74,20 @@ pub(crate) fn run_one(context: &Context, plan: &Plan) -> Result<Option<Study>> {
         return Ok(Some(kept.join()));
     }
     // Another table's cell, perhaps: tables share studies, and what it finds need not be found again.
-    wait_until_free(context, &dir);
+    let mut run = loop {
+        if wait_until_free(context, &dir) == Flow::Stop {
+            return Ok(None);
+        }
+        match RunDir::open_or_create(&dir, &text) {
+            Err(_) if is_held(&dir) => {} // somebody else who waited was faster
+            opened => break opened?,
+        }
+    };
     kept = Kept::find(&dir, &plan.estimators)?;
     let missing = kept.missing();
     if missing.is_empty() {
         return Ok(Some(kept.join()));
     }
-    let mut run = RunDir::open_or_create(&dir, &text)?;
     let steps = plan.config.train.steps;
     let job = Job { dataset: &data, physics: plan.physics, seed: plan.seed, steps, json: false };
     context.say(&format!("studying {} with seed {}", plan.dataset, plan.seed));

@@ -22,9 +22,9 @@ use serde::{Deserialize, Serialize};
 
 use self::report::About;
 use super::data::{Reading, load, write_json};
-use super::train::data_of;
 use crate::config::Layers;
 use crate::context::Context;
+use crate::datasets::data_of;
 use crate::term;
 
 #[derive(clap::Args)]

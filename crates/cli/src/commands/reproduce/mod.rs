@@ -196,6 +196,7 @@ fn slurm<'a>(context: &'a Context, args: &'a Args, work: &Work<'_>, ledger: &'a 
 /// How many processes run at once, and the threads of each: as asked, but no more at once than cores, which would only take
 /// turns.
 fn shares(cores: usize, jobs: Option<usize>, threads: Option<usize>) -> (usize, usize) {
+    let threads = threads.filter(|&n| n > 0); // 0: as many as there are
     let jobs = jobs.unwrap_or(1).min((cores / threads.unwrap_or(1)).max(1));
     (jobs, threads.unwrap_or(cores / jobs).max(1))
 }
@@ -296,5 +297,6 @@ mod tests {
         assert_eq!(shares(2, Some(8), None), (2, 1));
         assert_eq!(shares(8, Some(4), Some(4)), (2, 4));
         assert_eq!(shares(2, Some(4), Some(4)), (1, 4), "threads are as asked");
+        assert_eq!(shares(8, Some(2), Some(0)), (2, 4));
     }
 }

@@ -7,7 +7,6 @@ use offing::algo::TrainConfig;
 
 use super::super::bench::{Timed, median, plan_timed, train_in_turns};
 use super::super::calibrate::Mean;
-use super::super::train::find_data;
 use super::cells::{Cell, Found, Outcome, Value};
 use super::collect::Made;
 use super::experiment::Trained;
@@ -17,6 +16,7 @@ use super::work::{Kind, Work};
 use crate::algorithms::Plan;
 use crate::context::Context;
 use crate::csv::{field, number};
+use crate::datasets::find_data;
 use crate::term;
 
 /// Gradient steps of the run whose minutes are told, as in the paper.
@@ -40,7 +40,7 @@ pub(super) fn run(context: &Context, work: &Work<'_>, cell: &Cell) -> Result<Opt
 
 /// Every column's settings, and the rows they learn from; says what is wrong with them, if anything is.
 pub(super) fn plans(work: &Work<'_>, dataset: &str) -> Result<(Vec<Plan>, Option<usize>)> {
-    let (mut plans, mut rows) = (Vec::new(), work.rows_of(dataset));
+    let (mut plans, mut rows) = (Vec::new(), work.rows.or(work.made_rows(dataset)));
     if let Kind::Timing { columns, updates, profile, set, .. } = &work.kind {
         for column in columns {
             let preset = work.profile.presets.get(&column.name).map(String::as_str);

@@ -1,6 +1,6 @@
 //! A grid as it was asked for: which cells it has, what each one's id is, and how one is run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use offing::calibration::StudyConfig;
@@ -153,23 +153,17 @@ impl<'a> Work<'a> {
     }
 
     fn cell(&self, column: Option<&str>, dataset: &str, seed: u64, what: &str) -> Cell {
-        // A file by its size and age: its transitions are compared when the cell is run.
-        let file = std::fs::metadata(dataset).ok().map(|m| (m.len(), m.modified().ok()));
+        let file = fingerprint(Path::new(dataset));
         let hash = short_hash(&format!("{what} {dataset} {file:?} {seed} {:?} {}", self.rows, self.physics));
         let name = column.map_or(String::new(), |c| format!("{}.", file_part(c)));
         let id = format!("{name}{}.s{seed}.{hash}", file_part(dataset));
         Cell { id, column: column.map(str::to_string), dataset: dataset.into(), seed }
     }
 
-    /// Rows a dataset is used with, where the profile's presets do not say it. All rows of a set that offing makes are as many
-    /// as D4RL's have, whatever sizes have been made before.
-    pub(super) fn rows_of(&self, dataset: &str) -> Option<usize> {
-        let presets = match &self.kind {
-            Kind::Training { profile, .. } | Kind::Timing { profile, .. } => profile.is_some(),
-            _ => false,
-        };
-        let whole = || Recipe::parse(dataset).is_ok_and(|_| !presets).then_some(DEFAULT_ROWS);
-        self.rows.or_else(whole)
+    /// The size of a made set where neither a user nor the profile says how many rows are used: all of them are as many as
+    /// D4RL's have, whatever sizes have been made before.
+    pub(super) fn made_rows(&self, dataset: &str) -> Option<usize> {
+        Recipe::parse(dataset).is_ok().then_some(DEFAULT_ROWS)
     }
 
     /// Settings of one column over the presets: its own, then the profile's and the user's.
@@ -221,6 +215,24 @@ impl<'a> Work<'a> {
     }
 }
 
+/// What tells a file from another one of its name, without reading all of it: its size and some of its bytes.
+fn fingerprint(path: &Path) -> Option<(u64, String)> {
+    use std::io::{Read, Seek, SeekFrom};
+    const PLACES: u64 = 16;
+    let mut file = std::fs::File::open(path).ok().filter(|_| path.is_file())?;
+    let len = file.metadata().ok()?.len();
+    let mut seen = Vec::new();
+    for place in 0..PLACES {
+        let mut bytes = [0; 4096];
+        file.seek(SeekFrom::Start(len / PLACES * place)).ok()?;
+        let read = file.read(&mut bytes).ok()?;
+        seen.extend_from_slice(&bytes[..read]);
+    }
+    let digest =
+        seen.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
+    Some((len, format!("{digest:016x}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,6 +270,19 @@ mod tests {
         assert!(error.contains("leave --jobs out"), "{error}");
         let error = cells(&["fig1", "--rows", "9"]).unwrap_err().to_string();
         assert!(error.contains("leave --only, --set and --rows out"), "{error}");
+    }
+
+    #[test]
+    fn another_file_of_the_same_name_is_another_cell_and_a_copy_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, copy) = (dir.path().join("a.hdf5"), dir.path().join("b.hdf5"));
+        std::fs::write(&path, vec![1; 100_000]).unwrap();
+        let first = fingerprint(&path);
+        std::fs::copy(&path, &copy).unwrap();
+        assert_eq!(fingerprint(&copy), first);
+        std::fs::write(&path, vec![2; 100_000]).unwrap();
+        assert_ne!(fingerprint(&path), first);
+        assert_eq!(fingerprint(dir.path()), None, "a directory");
     }
 
     #[test]

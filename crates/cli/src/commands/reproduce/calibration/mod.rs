@@ -27,7 +27,8 @@ pub(super) fn run(
 ) -> Result<Option<Found>> {
     let plan = Plan {
         dataset: cell.dataset.clone(),
-        rows: work.rows_of(&cell.dataset),
+        rows: work.rows,
+        made_rows: work.made_rows(&cell.dataset),
         seed: cell.seed,
         physics: work.physics,
         config: study.clone(),

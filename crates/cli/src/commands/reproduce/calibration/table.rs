@@ -8,6 +8,7 @@ use super::super::cells::{Cell, Outcome, Value};
 use super::super::experiment::Column;
 use super::super::published::Published;
 use crate::csv::{field, number};
+use crate::term;
 
 /// The column every study has beside the estimators: the rollout step itself, which costs nothing to know.
 pub(crate) const BASELINE: &str = "step";
@@ -172,8 +173,8 @@ impl Table {
         self.datasets.iter().filter(any).collect()
     }
 
-    /// On how many datasets a column is the best of the paper's by one of the metrics; equals are all best. Nothing for columns
-    /// the paper does not have, and nothing of the paper's where it lacks a dataset.
+    /// On how many datasets a column is the best of the paper's by one of the metrics, of those on which all of them have a
+    /// number; equals are all best. Nothing for columns that the paper does not have.
     fn wins(
         &self,
         head: &Head,
@@ -181,16 +182,17 @@ impl Table {
         metrics: &[(&str, &str)],
         pick: fn(&Entry) -> Option<f64>,
     ) -> String {
-        let whole = datasets.iter().any(|d| self.best(d, METRICS[0].0, pick).is_some());
-        if head.beyond || !whole {
+        let told = |d: &&&String| metrics.iter().any(|(metric, _)| self.best(d, metric, pick).is_some());
+        let told: Vec<&&String> = datasets.iter().filter(told).collect();
+        if head.beyond || told.is_empty() {
             return "-".into();
         }
         let leads = |dataset: &str, metric: &str| {
             let own = pick(self.entry(dataset, &head.name, metric));
             own.zip(self.best(dataset, metric, pick)).is_some_and(|(own, best)| own >= best - 1e-9)
         };
-        let won = datasets.iter().filter(|d| metrics.iter().any(|(metric, _)| leads(d, metric))).count();
-        format!("{won} of {}", datasets.len())
+        let won = told.iter().filter(|d| metrics.iter().any(|(metric, _)| leads(d, metric))).count();
+        format!("{won} of {}", told.len())
     }
 
     /// The highest number of the paper's columns on a dataset; `None` when one of them has none.
@@ -224,7 +226,7 @@ impl Table {
             let (own, theirs): (Vec<f64>, Vec<f64>) = self.finished().iter().filter_map(pair).unzip();
             let found = signed_rank(&own, &theirs);
             let sums = format!("{} : {}", found.positive, found.negative);
-            vec![head.label(), own.len().to_string(), sums, format!("{:.3}", found.p)]
+            vec![head.label(), own.len().to_string(), sums, term::p_value(found.p)]
         };
         self.columns.iter().filter(|c| **c != sumo).map(row).collect()
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use offing::data::Dataset;
-use offing::run::{CONFIG, METRICS, Record, newest_step, read_metrics};
+use offing::run::{CONFIG, Flow, METRICS, Record, newest_step, read_metrics};
 
 use super::super::train::{self, mean_return, plan_run, run_dir, train_planned, wait_until_free};
 use super::cells::{Cell, Found, Value};
@@ -42,7 +42,9 @@ pub(super) fn run(
     begun(dir.clone())?;
     let reached = reached_by_data(&dataset, work.physics, &column.name);
     // A run by hand, or one of a grid that was killed and is still saving.
-    wait_until_free(context, &dir);
+    if wait_until_free(context, &dir) == Flow::Stop {
+        return Ok(None);
+    }
     let same = std::fs::read_to_string(dir.join(CONFIG))
         .is_ok_and(|text| toml::to_string(&written).is_ok_and(|asked| asked == text));
     let whole = dir.join(POLICY).is_file() && newest_step(&dir) == Some(plan.train().steps);
@@ -86,7 +88,8 @@ fn asked(work: &Work<'_>, column: &Trained, dataset: &str, seed: u64) -> train::
         preset: work.profile.presets.get(&column.name).cloned(),
         profile: profile.map(str::to_string),
         set: work.sets(column),
-        rows: work.rows_of(dataset),
+        rows: work.rows,
+        made_rows: work.made_rows(dataset),
         physics: Some(work.physics),
         ..train::Args::default()
     }
@@ -94,8 +97,7 @@ fn asked(work: &Work<'_>, column: &Trained, dataset: &str, seed: u64) -> train::
 
 /// The same as a command, for readers.
 pub(super) fn command(work: &Work<'_>, column: &Trained) -> String {
-    let dataset = work.datasets.first().map_or("", String::as_str);
-    let args = asked(work, column, dataset, 0);
+    let args = asked(work, column, "", 0);
     let mut words = vec![format!("offing train {} DATASET --seed SEED", column.algorithm())];
     words.extend(args.profile.map(|p| format!("--profile {p}")));
     words.extend(args.preset.map(|p| format!("--preset {p}")));
