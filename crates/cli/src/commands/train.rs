@@ -300,7 +300,7 @@ pub(crate) fn plan_run(context: &Context, args: &Args, preset: Option<&str>) -> 
 
 /// Where a run lies under `base` when no directory is given for it.
 pub(crate) fn run_dir(base: &Path, written: &Written) -> Result<PathBuf> {
-    let hash = short_hash(&toml::to_string(written)?);
+    let hash = short_hash(toml::to_string(written)?);
     let dataset = file_word(&written.dataset);
     Ok(base.join(&written.algorithm).join(dataset).join(format!("s{}-{hash}", written.seed)))
 }
@@ -332,10 +332,12 @@ pub(crate) fn file_word(name: &str) -> String {
     stem.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect()
 }
 
-pub(crate) fn short_hash(text: &str) -> String {
+pub(crate) fn short_hash(of: impl AsRef<[u8]>) -> String {
     // FNV-1a: a name, not a proof.
-    let hash =
-        text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    let hash = of
+        .as_ref()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
     format!("{:08x}", (hash >> 32) as u32)
 }
 
@@ -343,8 +345,7 @@ pub(crate) fn short_hash(text: &str) -> String {
 pub(crate) const DATA_CARD: &str = "data.json";
 
 fn write_data_card(dir: &Path, data: &Dataset, physics: Physics) -> Result<()> {
-    let mean = mean_return(data);
-    let score = mean.zip(reference_of(data, physics)).map(|(mean, reference)| reference.normalise(mean));
+    let (mean, score) = reached(data, physics);
     let card = serde_json::json!({
         "dataset": data.name, "transitions": data.rows.len(), "episodes": data.episodes.len(), "return": mean, "score": score,
     });
@@ -377,6 +378,12 @@ impl Outcome {
         out!("{} in all: {}", term::duration(self.clock.elapsed()), parts.join(", "));
         out!("{}", self.dir.display());
     }
+}
+
+/// What the data's own episodes reached: mean return, and its normalised score.
+pub(crate) fn reached(data: &Dataset, physics: Physics) -> (Option<f64>, Option<f64>) {
+    let mean = mean_return(data);
+    (mean, mean.zip(reference_of(data, physics)).map(|(mean, reference)| reference.normalise(mean)))
 }
 
 /// Mean return of the dataset's episodes that ended by themselves or by the clock, without what was added to every

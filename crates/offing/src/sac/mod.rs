@@ -351,8 +351,8 @@ impl Sac {
         (0..self.critics.nets()).map(of_critic).sum::<f64>() / (rows * self.critics.nets()) as f64
     }
 
-    /// Makes room for batches of `rows` rows, one part per thread, or more where a part would not stay in the cache; nothing when the size is one of the last two, as where
-    /// COMBO goes to and fro between a batch and a batch with its probes.
+    /// Makes room for batches of `rows` rows, one part per thread, or more where a part would not stay in the cache; nothing
+    /// when the size is one of the last two, as COMBO goes to and fro between a batch and a batch with its probes.
     fn prepare(&mut self, rows: usize) {
         let parts = self.team.parts(rows).max(rows.div_ceil(PART));
         let fits = |of: &[Part]| of.len() == parts && of.last().is_some_and(|p| p.rows.end == rows);

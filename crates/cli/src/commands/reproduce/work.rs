@@ -154,7 +154,7 @@ impl<'a> Work<'a> {
 
     fn cell(&self, column: Option<&str>, dataset: &str, seed: u64, what: &str) -> Cell {
         let file = fingerprint(Path::new(dataset));
-        let hash = short_hash(&format!("{what} {dataset} {file:?} {seed} {:?} {}", self.rows, self.physics));
+        let hash = short_hash(format!("{what} {dataset} {file:?} {seed} {:?} {}", self.rows, self.physics));
         let name = column.map_or(String::new(), |c| format!("{}.", file_part(c)));
         let id = format!("{name}{}.s{seed}.{hash}", file_part(dataset));
         Cell { id, column: column.map(str::to_string), dataset: dataset.into(), seed }
@@ -228,9 +228,7 @@ fn fingerprint(path: &Path) -> Option<(u64, String)> {
         let read = file.read(&mut bytes).ok()?;
         seen.extend_from_slice(&bytes[..read]);
     }
-    let digest =
-        seen.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
-    Some((len, format!("{digest:016x}")))
+    Some((len, short_hash(seen)))
 }
 
 #[cfg(test)]

@@ -11,14 +11,13 @@ use anyhow::Result;
 use offing::data::Dataset;
 use offing::run::{CONFIG, Flow, METRICS, Record, newest_step, read_metrics};
 
-use super::super::train::{self, mean_return, plan_run, run_dir, train_planned, wait_until_free};
+use super::super::train::{self, plan_run, reached, run_dir, train_planned, wait_until_free};
 use super::cells::{Cell, Found, Value};
 use super::experiment::Trained;
 use super::local::quoted;
 use super::work::{Kind, Work};
 use crate::algorithms::{Algorithm, Plan};
 use crate::context::Context;
-use crate::workshop::reference_of;
 use offing_mujoco::Physics;
 
 pub(super) use report::{circumstances, parts};
@@ -40,7 +39,7 @@ pub(super) fn run(
     let (written, plan, _, dataset) = plan_run(context, &args, None)?;
     let dir = run_dir(&work.dir, &written)?;
     begun(dir.clone())?;
-    let reached = reached_by_data(&dataset, work.physics, &column.name);
+    let of_data = reached_by_data(&dataset, work.physics, &column.name);
     // A run by hand, or one of a grid that was killed and is still saving.
     if wait_until_free(context, &dir) == Flow::Stop {
         return Ok(None);
@@ -53,14 +52,13 @@ pub(super) fn run(
         return Ok(None);
     }
     let mut found = found(&dir, &column.name)?;
-    found.values.extend(reached);
+    found.values.extend(of_data);
     Ok(Some(found))
 }
 
-/// What the data's own episodes reached: what a policy has to beat.
+/// What a policy has to beat, as numbers of a cell.
 fn reached_by_data(data: &Dataset, physics: Physics, column: &str) -> Vec<Value> {
-    let mean = mean_return(data);
-    let score = mean.zip(reference_of(data, physics)).map(|(mean, reference)| reference.normalise(mean));
+    let (mean, score) = reached(data, physics);
     let values = [("data's return", mean), ("data's score", score)];
     values.into_iter().filter_map(|(metric, x)| Some(value(column, metric, x?))).collect()
 }
