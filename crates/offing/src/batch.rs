@@ -2,6 +2,8 @@
 
 use ndarray::{Array1, Array2, Axis};
 
+use crate::nn::fetch_early;
+
 /// A row-major matrix of f32.
 pub type Mat = Array2<f32>;
 
@@ -40,6 +42,21 @@ impl Batch {
     /// True when there is no transition.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Rows picked at random come from memory, not from a cache: how many rows before its use to ask for one.
+    pub(crate) const AHEAD: usize = 16;
+
+    /// Asks for a row that is read soon.
+    #[inline]
+    pub(crate) fn fetch_early(&self, row: usize) {
+        for columns in [&self.obs, &self.act, &self.next_obs] {
+            if let Some(values) = columns.row(row).to_slice() {
+                fetch_early(values);
+            }
+        }
+        fetch_early(std::slice::from_ref(&self.rew[row]));
+        fetch_early(std::slice::from_ref(&self.done[row]));
     }
 
     /// Width of a state.

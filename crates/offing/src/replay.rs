@@ -149,6 +149,9 @@ pub fn gather(from: &Batch, rows: &[usize], to: &mut Batch) {
 /// Copies the rows `rows` of `from` over those of `to` from row `first` on.
 pub fn gather_at(from: &Batch, rows: &[usize], to: &mut Batch, first: usize) {
     for (i, &row) in rows.iter().enumerate() {
+        if let Some(&later) = rows.get(i + Batch::AHEAD) {
+            from.fetch_early(later);
+        }
         let i = first + i;
         to.obs.row_mut(i).assign(&from.obs.row(row));
         to.act.row_mut(i).assign(&from.act.row(row));

@@ -41,6 +41,9 @@ impl Part {
     pub(super) fn load(&mut self, scaler: &Scaler, data: &Batch, row_of: impl Fn(usize) -> usize) {
         let width = self.head.width();
         for i in 0..self.rows.len() {
+            if i + Batch::AHEAD < self.rows.len() {
+                data.fetch_early(row_of(i + Batch::AHEAD));
+            }
             let row = row_of(i);
             let (obs, act, next) = (data.obs.row(row), data.act.row(row), data.next_obs.row(row));
             match (obs.as_slice(), act.as_slice()) {
