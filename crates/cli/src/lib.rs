@@ -14,6 +14,7 @@ mod invocation;
 mod page;
 mod plane;
 mod plot;
+mod provenance;
 mod report;
 mod signals;
 mod workshop;

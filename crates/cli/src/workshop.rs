@@ -61,6 +61,7 @@ pub(crate) fn in_session<T>(
         if signals::asked_to_stop() { Flow::Stop } else { Flow::Continue }
     };
     let team = Team::new(rayon::current_num_threads());
+    let clock = Clock::going_on(run.path());
     let mut session = Session {
         data: job.dataset,
         home: context.home(),
@@ -69,7 +70,7 @@ pub(crate) fn in_session<T>(
         arena,
         run,
         watch: &mut watch,
-        clock: Clock::default(),
+        clock,
         scores: Default::default(),
     };
     let simulators: Option<Simulators<'_>> = engine.as_ref().map(|_| &make_env as Simulators<'_>);

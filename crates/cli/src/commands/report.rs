@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use offing::run::{CONFIG, METRICS, Record, read_metrics};
+use offing::run::{CONFIG, METRICS, Record, TIMING, read_metrics};
 use toml::Table;
 
 use super::bound;
@@ -97,7 +97,7 @@ impl Run {
         let seed = seed.and_then(|s| s.as_integer()).unwrap_or(0) as u64;
         let json =
             |name: &str| std::fs::read(dir.join(name)).ok().and_then(|t| serde_json::from_slice(&t).ok());
-        let (timing, data) = (json("timing.json"), json(DATA_CARD));
+        let (timing, data) = (json(TIMING), json(DATA_CARD));
         let records = read_metrics(&dir.join(METRICS))?;
         Ok(Self { dir: dir.to_path_buf(), group, seed, config, records, timing, data })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use offing::algo::session::Scores;
 use offing::data::Dataset;
-use offing::run::{CONFIG, Clock, Flow, RunDir, is_held, newest_step};
+use offing::run::{CONFIG, Clock, Flow, RunDir, TIMING, is_held, newest_step};
 use offing_mujoco::Physics;
 use serde::{Deserialize, Serialize};
 use toml::Table;
@@ -17,6 +17,7 @@ use crate::algorithms::{Algorithm, Plan};
 use crate::context::Context;
 use crate::datasets::{find_data, find_same};
 use crate::estimate::{Forecast, estimate};
+use crate::provenance::By;
 use crate::workshop::{Job, in_session, reference_of};
 use crate::{signals, term};
 
@@ -62,9 +63,6 @@ pub(crate) struct Args {
     /// One JSON object on stdout for every evaluation, and no progress bar.
     #[arg(long)]
     pub(crate) json: bool,
-    /// The size of a made set where no rows are asked for.
-    #[arg(skip)]
-    pub(crate) made_rows: Option<usize>,
     /// Only tell the resolved settings and what the run would cost.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -142,7 +140,8 @@ pub(crate) fn train(context: &Context, args: &Args, preset: Option<&str>) -> Res
             Err(error) => context.say(&format!("no estimate of the cost: {error:#}")),
         }
     }
-    train_planned(context, planned, args.json)
+    let run = RunDir::open_or_create(&planned.2, &toml::to_string(&planned.0)?)?;
+    train_in(context, run, planned, args.json)
 }
 
 /// Waits until no other process works in a run directory, or until asked to stop.
@@ -159,14 +158,14 @@ pub(crate) fn wait_until_free(context: &Context, dir: &Path) -> Flow {
     Flow::Continue
 }
 
-/// Trains what was planned, in its directory, to the end or until it is stopped.
-pub(crate) fn train_planned(
+/// Trains what was planned, in its directory, which is held, to the end or until it is stopped.
+pub(crate) fn train_in(
     context: &Context,
+    mut run: RunDir,
     (written, plan, dir, dataset): Planned,
     json: bool,
 ) -> Result<Outcome> {
     let (physics, steps) = (written.physics.parse()?, plan.train().steps);
-    let mut run = RunDir::open_or_create(&dir, &toml::to_string(&written)?)?;
     write_data_card(&dir, &dataset, physics).map_err(|e| with_way_on(e, &dir))?;
     let job = Job { dataset: &dataset, physics, seed: written.seed, steps, json };
     let (done, clock, scores) = in_session(context, &job, &mut run, |session, simulators| {
@@ -280,7 +279,7 @@ pub(crate) fn plan_run(context: &Context, args: &Args, preset: Option<&str>) -> 
     };
     let dataset = match same {
         Some(dataset) => dataset,
-        None => find_data(context, &dataset_name, rows.or(args.made_rows), plan.train())?,
+        None => find_data(context, &dataset_name, rows, plan.train())?,
     };
     let written = Written {
         algorithm: algorithm.name(),
@@ -353,9 +352,9 @@ fn write_data_card(dir: &Path, data: &Dataset, physics: Physics) -> Result<()> {
 }
 
 fn write_timing(dir: &Path, clock: &Clock) -> Result<()> {
-    let phases: serde_json::Map<String, serde_json::Value> =
-        clock.phases().into_iter().map(|(name, s)| (name.to_string(), s.into())).collect();
-    write_json(&dir.join("timing.json"), &serde_json::json!({ "seconds": clock.elapsed(), "phases": phases }))
+    let mut timing = clock.to_json();
+    timing["by"] = serde_json::to_value(By::here())?;
+    write_json(&dir.join(TIMING), &timing)
 }
 
 impl Outcome {

@@ -5,6 +5,7 @@
 //! metrics.jsonl          one JSON object a line; no clock in it, so equal seeds give equal bytes
 //! events.out.tfevents.*  the same for TensorBoard
 //! checkpoints/           the last two, each with a checksum, written whole or not at all
+//! timing.json            seconds by phase, over all processes that worked on it
 //! ```
 //!
 //! ```
@@ -49,6 +50,9 @@ pub const CONFIG: &str = "config.toml";
 pub const METRICS: &str = "metrics.jsonl";
 /// A run's event file. TensorBoard takes every file with `tfevents` in its name.
 pub const EVENTS: &str = "events.out.tfevents.offing";
+
+/// Seconds by phase, the one file of a run that differs from run to run.
+pub const TIMING: &str = "timing.json";
 
 const CHECKPOINTS: &str = "checkpoints";
 
@@ -199,7 +203,10 @@ pub fn newest_step(path: &Path) -> Option<u64> {
 
 /// Whether another process is working in the run at `path`. A glance: it may be otherwise a moment later.
 pub fn is_held(path: &Path) -> bool {
-    File::open(path.join(".lock"))
+    // Opened for writing, as some network file systems lock only such files.
+    File::options()
+        .write(true)
+        .open(path.join(".lock"))
         .is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
 }
 

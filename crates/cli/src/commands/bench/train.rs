@@ -76,7 +76,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let plan = |name: &String| Ok(plan_timed(name, &args.dataset, (None, None), args.updates, &args.set)?.0);
     let plans = args.algorithms.iter().map(plan).collect::<Result<Vec<_>>>()?;
     context.say("training in turns");
-    let Some(seen) = train_in_turns(&plans, &data, args.common.samples)? else {
+    let Some(seen) = train_in_turns(&plans, &data, args.common.samples, 0)? else {
         return Ok(ExitCode::from(130));
     };
     let mut recorder = Recorder::new("train", threads);
@@ -120,7 +120,12 @@ pub(crate) fn plan_timed(
 }
 
 /// Trains all of them for so many blocks, a block at a time in turns; `None` when asked to stop on the way.
-pub(crate) fn train_in_turns(plans: &[Plan], data: &Dataset, blocks: usize) -> Result<Option<Vec<Timed>>> {
+pub(crate) fn train_in_turns(
+    plans: &[Plan],
+    data: &Dataset,
+    blocks: usize,
+    seed: u64,
+) -> Result<Option<Vec<Timed>>> {
     let dir = tempfile::tempdir()?;
     let turns = Turns::new(plans.len());
     let seen: Vec<Result<Timed>> = std::thread::scope(|scope| {
@@ -128,7 +133,7 @@ pub(crate) fn train_in_turns(plans: &[Plan], data: &Dataset, blocks: usize) -> R
         let workers: Vec<_> = plans
             .iter()
             .enumerate()
-            .map(|(i, plan)| scope.spawn(move || train(plan, data, dir, blocks, (turns, i))))
+            .map(|(i, plan)| scope.spawn(move || train(plan, (data, seed), dir, blocks, (turns, i))))
             .collect();
         let joined = workers.into_iter().map(|w| w.join());
         joined.map(|seen| seen.unwrap_or_else(|_| Err(anyhow!("a training panicked")))).collect()
@@ -140,7 +145,7 @@ pub(crate) fn train_in_turns(plans: &[Plan], data: &Dataset, blocks: usize) -> R
 /// Trains for so many blocks, one at a time when it is this training's turn, and writes one checkpoint.
 fn train(
     plan: &Plan,
-    data: &Dataset,
+    (data, seed): (&Dataset, u64),
     dir: &Path,
     samples: usize,
     (turns, own): (&Turns, usize),
@@ -176,7 +181,7 @@ fn train(
         data,
         home: &home,
         team: &team,
-        seed: 0,
+        seed,
         arena: None,
         run: &mut run,
         watch: &mut watch,

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::idea::Drawing;
 use crate::csv::{field, number};
+use crate::provenance::By;
 
 /// One unit of work.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -61,6 +62,12 @@ pub(super) struct Found {
     /// How the numbers came about.
     #[serde(default)]
     pub(super) note: String,
+    /// Checksum of the transitions behind them, where there are some.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) data: String,
+    /// What made them, and where.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) by: Option<By>,
     /// What Figure 1 is drawn from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) drawing: Option<Box<Drawing>>,
@@ -73,12 +80,13 @@ pub(super) struct Value {
     pub(super) metric: String,
     #[serde(with = "nan_as_null")]
     pub(super) value: f64,
-    /// Bootstrap interval of 95 %, over rollouts, where there is one.
+    /// The ends of an interval, where there is one: a study's bootstrap of 95 % over rollouts; the fastest and the slowest
+    /// block of a time.
     #[serde(with = "nan_as_null")]
     pub(super) low: f64,
     #[serde(with = "nan_as_null")]
     pub(super) high: f64,
-    /// Over how many imagined steps.
+    /// Over how many imagined steps, or blocks.
     pub(super) rows: usize,
 }
 
@@ -164,16 +172,17 @@ pub(super) fn file_part(text: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.+=".contains(c) { c } else { '_' }).collect()
 }
 
-/// The raw numbers: every cell's, one a line.
-pub(super) fn cells_csv(cells: &[(Cell, Outcome)]) -> String {
-    let mut out = String::from("dataset,seed,column,metric,value,low,high,rows\n");
+/// The raw numbers: every cell's, one a line. `interval` says what `low` and `high` are.
+pub(super) fn cells_csv(cells: &[(Cell, Outcome)], interval: &str) -> String {
+    let mut out = String::from("dataset,seed,column,metric,value,low,high,interval,n\n");
     for (cell, outcome) in cells {
         for v in outcome.found().into_iter().flat_map(|f| &f.values) {
             let (dataset, column) = (field(&cell.dataset), field(&v.column));
             let [value, low, high] = [v.value, v.low, v.high].map(|x| number(Some(x)));
-            let rows = if v.rows > 0 { v.rows.to_string() } else { String::new() };
+            let n = if v.rows > 0 { v.rows.to_string() } else { String::new() };
+            let interval = if low.is_empty() { "" } else { interval };
             out.push_str(&format!(
-                "{dataset},{},{column},{},{value},{low},{high},{rows}\n",
+                "{dataset},{},{column},{},{value},{low},{high},{interval},{n}\n",
                 cell.seed, v.metric
             ));
         }
@@ -183,11 +192,14 @@ pub(super) fn cells_csv(cells: &[(Cell, Outcome)]) -> String {
 
 /// Every evaluation of every cell, one a line.
 pub(super) fn curves_csv(cells: &[(Cell, Outcome)]) -> String {
-    let mut out = String::from("dataset,seed,column,step,score\n");
+    let mut out = String::from("dataset,seed,column,step,metric,value\n");
     for (cell, outcome) in cells {
         let (dataset, column) = (field(&cell.dataset), field(cell.column.as_deref().unwrap_or_default()));
-        for (step, score) in outcome.found().into_iter().flat_map(|f| &f.curve) {
-            out.push_str(&format!("{dataset},{},{column},{step},{score}\n", cell.seed));
+        let Some(found) = outcome.found() else { continue };
+        // Where nothing normalises returns, curves are of returns.
+        let metric = if found.values.iter().any(|v| v.metric == "score") { "score" } else { "return" };
+        for (step, value) in &found.curve {
+            out.push_str(&format!("{dataset},{},{column},{step},{metric},{value}\n", cell.seed));
         }
     }
     out
@@ -212,11 +224,19 @@ mod tests {
             high: f64::NAN,
             rows: 0,
         };
-        let found =
-            Found { values: vec![value], curve: vec![(5, 1.0 / 3.0)], note: "n".into(), drawing: None };
+        let by = By { offing: "0.1.0".into(), cpu: "c".into(), cores: 2, threads: 1 };
+        let found = Found {
+            values: vec![value],
+            curve: vec![(5, 1.0 / 3.0)],
+            note: "n".into(),
+            data: "d".into(),
+            by: Some(by),
+            drawing: None,
+        };
         ledger.write(&cell, &Outcome::Done(found.clone())).unwrap();
         let back = ledger.read(&cell).found().unwrap().clone();
         assert_eq!((back.values[0].value, &back.curve), (0.1 + 0.2, &found.curve));
+        assert_eq!((&back.data, &back.by), (&found.data, &found.by));
         assert!(back.values[0].low.is_nan());
         std::fs::write(dir.path().join("cells/a.json"), "{\"state\":\"do").unwrap();
         assert_eq!(ledger.read(&cell).word(), "missing");

@@ -5,19 +5,20 @@ use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
-use offing::data::catalogue::{Found as Place, Origin};
+use offing::data::catalogue::{Found as Place, Origin, Recipe};
 use offing::home::write_atomic;
 use offing_mujoco::{MUJOCO, Physics};
 
 use super::super::bench::commit;
 use super::super::doctor::cpu_name;
-use super::cells::{Cell, Outcome, cells_csv, curves_csv};
+use super::cells::{Cell, Found, Outcome, cells_csv, curves_csv};
 use super::local::quoted;
 use super::parts::{Part, Report};
 use super::published::Published;
 use super::work::{Kind, Work};
-use super::{Args, calibration, cores, idea, timing, training};
+use super::{Args, calibration, idea, timing, training};
 use crate::context::Context;
+use crate::provenance::{By, cores};
 
 /// What one kind of grid makes of its cells.
 pub(super) struct Made {
@@ -64,9 +65,12 @@ pub(super) fn collect(
         made.circumstances.push(origins(context, &work.datasets));
     }
     made.circumstances.extend(work.experiment.notes.iter().cloned());
+    made.circumstances.extend(made_by(done, work.alone()));
     made.circumstances.push(machine(args, work));
     made.tables.extend(unfinished(done));
-    made.files.push(("cells.csv", cells_csv(done)));
+    let mixed = mixed_data(&work.datasets, done);
+    made.tables.extend(mixed.iter().map(Part::text));
+    made.files.push(("cells.csv", cells_csv(done, work.interval())));
     if done.iter().any(|(_, o)| o.found().is_some_and(|f| !f.curve.is_empty())) {
         made.files.push(("curves.csv", curves_csv(done)));
     }
@@ -81,7 +85,7 @@ pub(super) fn collect(
     report.print();
     write(&args.out(), &work.experiment.name, &report, &made.files)?;
     let all = done.iter().all(|(_, outcome)| outcome.found().is_some());
-    Ok(if all { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if all && mixed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// Which cells have no numbers, and why.
@@ -144,18 +148,63 @@ fn command(args: &Args, seeds: u64) -> String {
 
 fn origins(context: &Context, datasets: &[String]) -> String {
     let origin = |name: &String| match context.catalogue.find(name) {
-        Ok(Place::File { origin, .. }) => origin,
-        // Not there, or there several times: a name that offing makes.
-        Ok(Place::ToMake(_)) | Err(_) => Origin::Made,
+        Ok(Place::File { origin, .. }) => origin.to_string(),
+        Ok(Place::ToMake(_)) => Origin::Made.to_string(),
+        // There several times: a name that offing makes.
+        Err(_) if Recipe::parse(name).is_ok() => Origin::Made.to_string(),
+        Err(_) => "not on this machine".into(),
     };
     let origins: Vec<String> = datasets.iter().map(|d| format!("{d} ({})", origin(d))).collect();
     format!(
-        "Datasets: {}. Made sets come from offing's own simulator and built-in policies, the paper's from D4RL.",
+        "Datasets: {}. Made sets come from offing's own simulator, by its built-in policies unless they were made with \
+         --policies; the paper's come from D4RL.",
         origins.join(", ")
     )
 }
 
-/// What made this page, and where. Cells may have run elsewhere and earlier; of what they found only times depend on that.
+/// What ran the cells, where they tell. Times depend on the machine and the threads, other numbers on the program alone.
+fn made_by(done: &[(Cell, Outcome)], times: bool) -> Option<String> {
+    let found: Vec<&Found> = done.iter().filter_map(|(_, outcome)| outcome.found()).collect();
+    let words = |by: &By| match times {
+        true => format!("{} on {} with {} cores, {} threads used", by.offing, by.cpu, by.cores, by.threads),
+        false => format!("{} on {}", by.offing, by.cpu),
+    };
+    let mut all: Vec<String> = found.iter().filter_map(|f| f.by.as_ref()).map(words).collect();
+    let silent = found.len() - all.len();
+    all.sort_unstable();
+    all.dedup();
+    let one = all.len() == 1;
+    let told = match silent {
+        0 => String::new(),
+        _ => format!(" {silent} of {} cells do not tell.", found.len()),
+    };
+    let which = if one { "" } else { "different builds or machines: " };
+    (!all.is_empty()).then(|| format!("Cells were run by {which}offing {}.{told}", all.join("; offing ")))
+}
+
+/// Datasets whose cells are not of the same transitions, as when a set was made anew on the way: no mean should be over them.
+fn mixed_data(datasets: &[String], done: &[(Cell, Outcome)]) -> Vec<String> {
+    let mixed = |dataset: &&String| {
+        let of = done.iter().filter(|(cell, _)| cell.dataset == **dataset);
+        let mut seen: Vec<&str> = of
+            .filter_map(|(_, outcome)| outcome.found())
+            .map(|f| f.data.as_str())
+            .filter(|data| !data.is_empty())
+            .collect();
+        seen.sort_unstable();
+        seen.dedup();
+        seen.len() > 1
+    };
+    let words = |dataset: &String| {
+        format!(
+            "{dataset}: its cells learnt from different transitions, so its numbers do not belong together. Remove the cells of \
+             the data you do not mean (their `data` in OUT/cells/*.json) and run the same command again."
+        )
+    };
+    datasets.iter().filter(mixed).map(words).collect()
+}
+
+/// What made this page, and where.
 fn machine(args: &Args, work: &Work<'_>) -> String {
     let made = format!(
         "This page was made by offing {} ({}) on {} with {} cores; physics {}, MuJoCo {}.",
@@ -167,4 +216,42 @@ fn machine(args: &Args, work: &Work<'_>) -> String {
         MUJOCO
     );
     if work.alone() { made } else { format!("{made} Numbers do not depend on the number of threads.") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(dataset: &str, seed: u64, data: &str, threads: usize) -> (Cell, Outcome) {
+        let cell = Cell { id: format!("{dataset}{seed}"), column: None, dataset: dataset.into(), seed };
+        let by = By { offing: "0.1.0 (abc)".into(), cpu: "a CPU".into(), cores: 8, threads };
+        let by = (threads > 0).then_some(by);
+        (cell, Outcome::Done(Found { data: data.into(), by, ..Found::default() }))
+    }
+
+    #[test]
+    fn cells_of_different_transitions_are_told() {
+        let datasets = ["a".to_string(), "b".into()];
+        // An older cell does not say what it learnt from.
+        let done = [cell("a", 0, "x", 1), cell("a", 1, "x", 1), cell("a", 2, "", 1), cell("b", 0, "y", 1)];
+        assert!(mixed_data(&datasets, &done).is_empty());
+        let done = [cell("a", 0, "x", 1), cell("b", 0, "y", 1), cell("b", 1, "z", 1)];
+        let told = mixed_data(&datasets, &done);
+        assert!(told.len() == 1 && told[0].starts_with("b: its cells learnt from different"), "{told:?}");
+    }
+
+    #[test]
+    fn who_ran_the_cells_is_told_with_threads_only_where_they_matter() {
+        let done = [cell("a", 0, "", 1), cell("a", 1, "", 4), cell("a", 2, "", 0)];
+        let scores = made_by(&done, false).unwrap();
+        assert_eq!(scores, "Cells were run by offing 0.1.0 (abc) on a CPU. 1 of 3 cells do not tell.");
+        let times = made_by(&done, true).unwrap();
+        assert!(
+            times.contains(
+                "different builds or machines: offing 0.1.0 (abc) on a CPU with 8 cores, 1 threads used; "
+            ),
+            "{times}"
+        );
+        assert_eq!(made_by(&[cell("a", 0, "", 0)], false), None);
+    }
 }

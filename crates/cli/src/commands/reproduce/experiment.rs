@@ -197,6 +197,9 @@ impl Experiment {
                 bail!("{source}: wanted columns of different names, found `{column}` again; rename one");
             }
         }
+        if let Some((profile, _)) = found.profile.iter().find(|(_, p)| p.seeds == 0) {
+            bail!("{source}: `profile.{profile}.seeds`: wanted at least 1, found 0");
+        }
         let mut meant: Vec<&String> = found.profile.values().flat_map(|p| &p.columns).collect();
         meant.extend(found.profile.values().flat_map(|p| p.presets.keys()));
         if let Grid::Training { columns, .. } | Grid::Timing { columns, .. } = &found.grid {
@@ -334,6 +337,9 @@ mod tests {
         let bad = |grid: &str| Experiment::parse("x", &format!("{head}{grid}"), "x.toml").unwrap_err();
         let calibration = |columns: &str| bad(&format!("kind = 'calibration'\ncolumns = {columns}"));
         one_line(calibration("[]"), "at least one column");
+        let none = "title = 't'\nabout = ''\n[profile.quick]\ndatasets = []\nseeds = 0\n[grid]\nkind = 'calibration'\n\
+                    columns = [{ name = 'a', estimator = { kind = 'sumo' } }]";
+        one_line(Experiment::parse("x", none, "x.toml").unwrap_err(), "wanted at least 1, found 0");
         let sumo = "{ name = 'a', estimator = { kind = 'sumo' } }";
         one_line(calibration(&format!("[{sumo}, {sumo}]")), "`a` again");
         one_line(calibration("[{ nam = 'a' }]"), "did you mean `name`?");

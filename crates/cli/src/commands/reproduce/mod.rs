@@ -21,6 +21,7 @@ use offing_mujoco::Physics;
 
 use super::bench::positive;
 use crate::context::Context;
+use crate::provenance::cores;
 use crate::{invocation, signals, term};
 use cells::{Cell, Ledger, Outcome};
 use collect::collect;
@@ -120,6 +121,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if !args.collect {
+        work.find_files(context)?;
         let left: Vec<Cell> = cells.iter().filter(|c| ledger.read(c).found().is_none()).cloned().collect();
         context.say(&format!("{} of {} cells are finished", cells.len() - left.len(), cells.len()));
         signals::listen();
@@ -199,10 +201,6 @@ fn shares(cores: usize, jobs: Option<usize>, threads: Option<usize>) -> (usize, 
     let threads = threads.filter(|&n| n > 0); // 0: as many as there are
     let jobs = jobs.unwrap_or(1).min((cores / threads.unwrap_or(1)).max(1));
     (jobs, threads.unwrap_or(cores / jobs).max(1))
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// Names every experiment.

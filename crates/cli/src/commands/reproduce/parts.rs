@@ -95,8 +95,13 @@ impl Report {
         let mut out = format!("# {}\n\n{}\n\n", self.title, plain(&self.about));
         out.push_str(&format!("```console\n$ {}\n```\n", self.command));
         self.circumstances.iter().for_each(|text| out.push_str(&format!("\n{}\n", plain(text))));
-        for part in self.parts() {
+        let parts = self.parts();
+        for (i, part) in parts.iter().enumerate() {
             match part {
+                // Figures are in the page alone.
+                Part::Heading(text) if only_figures(&parts[i + 1..]) => {
+                    out.push_str(&format!("\n## {}\n\nFigures: in the page.\n", plain(text)));
+                }
                 Part::Heading(text) => out.push_str(&format!("\n## {}\n", plain(text))),
                 Part::Text(text) => out.push_str(&format!("\n{}\n", plain(text))),
                 Part::Code(text) => out.push_str(&format!("\n```console\n$ {text}\n```\n")),
@@ -123,6 +128,12 @@ impl Report {
         }
         out
     }
+}
+
+/// Whether figures are all that comes before the next heading.
+fn only_figures(parts: &[&Part]) -> bool {
+    let mut section = parts.iter().take_while(|p| !matches!(p, Part::Heading(_)));
+    section.all(|p| matches!(p, Part::Figure(..) | Part::Drawing(..)))
 }
 
 fn markdown_table(header: &[String], rows: &[Vec<String>]) -> String {
@@ -166,15 +177,43 @@ fn latex_text(text: &str) -> String {
         '±' => "$\\pm$".into(),
         '−' => "$-$".into(),
         '×' => "$\\times$".into(),
-        'ρ' => "$\\rho$".into(),
-        'η' => "$\\eta$".into(),
-        'α' => "$\\alpha$".into(),
-        'λ' => "$\\lambda$".into(),
+        '⊕' => "$\\oplus$".into(),
+        '√' => "$\\surd$".into(),
+        '–' => "--".into(),
+        c if greek(c).is_some() => format!("$\\{}$", greek(c).unwrap_or_default()),
         '<' => "$<$".into(),
         '>' => "$>$".into(),
         other => other.to_string(),
     };
     text.chars().map(sign).collect()
+}
+
+/// The name of a small Greek letter.
+fn greek(c: char) -> Option<&'static str> {
+    const LETTERS: &[(char, &str)] = &[
+        ('α', "alpha"),
+        ('β', "beta"),
+        ('γ', "gamma"),
+        ('δ', "delta"),
+        ('ε', "varepsilon"),
+        ('ζ', "zeta"),
+        ('η', "eta"),
+        ('θ', "theta"),
+        ('κ', "kappa"),
+        ('λ', "lambda"),
+        ('μ', "mu"),
+        ('ν', "nu"),
+        ('ξ', "xi"),
+        ('π', "pi"),
+        ('ρ', "rho"),
+        ('σ', "sigma"),
+        ('τ', "tau"),
+        ('φ', "varphi"),
+        ('χ', "chi"),
+        ('ψ', "psi"),
+        ('ω', "omega"),
+    ];
+    LETTERS.iter().find(|(letter, _)| *letter == c).map(|(_, name)| *name)
 }
 
 #[cfg(test)]
@@ -192,11 +231,22 @@ mod tests {
                 Part::heading("ρ of 50 %"),
                 Part::table(&["", "k_1"], vec![vec!["step*".into(), "1.0 ± 0.5".into()]]),
             ],
-            more: vec![Part::Lines("toml", "x = 1\n".into())],
+            more: vec![
+                Part::heading("Curves"),
+                Part::Drawing("<svg/>".into(), "c".into()),
+                Part::heading("Settings"),
+                Part::Lines("toml", "x = 1\n".into()),
+            ],
         };
         assert!(
             report.markdown().contains("| step\\* | 1.0 ± 0.5 |\n") && report.markdown().contains("a \\<b>")
         );
+        let markdown = report.markdown();
+        assert!(
+            markdown.contains("## Curves\n\nFigures: in the page.\n\n## Settings\n\n```toml"),
+            "{markdown}"
+        );
+        assert_eq!(latex_text("γ=0.9, s⊕a"), "$\\gamma$=0.9, s$\\oplus$a");
         let latex = report.latex();
         for piece in
             ["\\caption{$\\rho$ of 50 \\%}", "\\begin{tabular}{lr}", " & k\\_1 \\\\", "1.0 $\\pm$ 0.5"]

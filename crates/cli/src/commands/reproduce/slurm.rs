@@ -21,9 +21,18 @@ use crate::{invocation, signals, term};
 pub(super) struct Job {
     /// Slurm's number of the array.
     pub(super) id: String,
+    /// The cluster it is on, where Slurm serves several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cluster: Option<String>,
     /// The cell of each task.
     pub(super) cells: Vec<String>,
 }
+
+/// What tells offing where things are. Tasks are told even where sbatch passes no environment on.
+const PLACES: [&str; 4] = ["OFFING_HOME", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH", "MUJOCO_LIB"];
+
+/// A controller that is busy or restarts does not answer for a while: how often in a row before that ends a wait.
+const SILENCES: usize = 150;
 
 /// How an array is asked for.
 pub(super) struct Slurm<'a> {
@@ -73,12 +82,11 @@ impl Slurm<'_> {
         let script = self.script(cells)?;
         write(&path, &script)?;
         let output = tool("sbatch", &["--parsable".into(), path.display().to_string()])?;
-        // With several clusters the number is followed by a name: 123;cluster.
-        let id = output.trim().split(';').next().unwrap_or_default().to_string();
+        let (id, cluster) = number_and_cluster(&output);
         if id.is_empty() || !id.bytes().all(|b| b.is_ascii_digit()) {
             bail!("sbatch: wanted the number of the job, found `{}`", output.trim());
         }
-        let job = Job { id, cells: cells.iter().map(|c| c.id.clone()).collect() };
+        let job = Job { id, cluster, cells: cells.iter().map(|c| c.id.clone()).collect() };
         write(&dir.join("job.json"), &(serde_json::to_string(&job)? + "\n"))?;
         Ok(job)
     }
@@ -102,6 +110,8 @@ impl Slurm<'_> {
         lines.extend(self.alone.then(|| "#SBATCH --exclusive".to_string()));
         lines.extend(self.options.iter().map(|option| format!("#SBATCH {option}")));
         lines.push("set -e".into());
+        let told = PLACES.iter().filter_map(|name| Some((name, std::env::var(name).ok()?)));
+        lines.extend(told.map(|(name, value)| format!("export {name}={}", quoted(&value))));
         lines.push("case $SLURM_ARRAY_TASK_ID in".into());
         lines.extend(cells.iter().enumerate().map(|(i, cell)| format!("{i}) id={} ;;", quoted(&cell.id))));
         lines.push("*) echo \"no cell $SLURM_ARRAY_TASK_ID\" >&2; exit 2 ;;".into());
@@ -115,13 +125,20 @@ impl Slurm<'_> {
 
     /// Waits until no task of the array is left in the queue; false when stopped meanwhile. The array goes on.
     pub(super) fn wait(&self, job: &Job) -> Result<bool> {
-        let mut said = String::new();
+        let (mut said, mut silent) = (String::new(), 0);
         loop {
-            let tasks = queue(job)?;
-            if tasks.is_empty() {
-                return Ok(true);
-            }
-            let now = format!("job {}: {}", job.id, counts(tasks.iter().map(|(_, state)| state.as_str())));
+            let now = match queue(job) {
+                Ok(tasks) if tasks.is_empty() => return Ok(true),
+                Ok(tasks) => {
+                    silent = 0;
+                    format!("job {}: {}", job.id, counts(tasks.iter().map(|(_, state)| state.as_str())))
+                }
+                Err(error) if silent >= SILENCES => return Err(error),
+                Err(error) => {
+                    silent += 1;
+                    format!("{error:#}; asking again")
+                }
+            };
             if now != said {
                 self.context.say(&now);
                 said = now;
@@ -170,7 +187,8 @@ impl Slurm<'_> {
 
 /// The tasks of an array that are still in the queue, with their states in small letters.
 fn queue(job: &Job) -> Result<Vec<(usize, String)>> {
-    let args = ["-h", "-r", "-o", "%K %T", "-j", &job.id].map(String::from);
+    let mut args = ["-h", "-r", "-o", "%K %T", "-j", &job.id].map(String::from).to_vec();
+    args.extend(job.cluster.iter().flat_map(|name| ["-M".to_string(), name.clone()]));
     let text = match tool("squeue", &args) {
         Ok(text) => text,
         // A job that ended a while ago is forgotten.
@@ -182,6 +200,14 @@ fn queue(job: &Job) -> Result<Vec<(usize, String)>> {
         Some((place.parse().ok()?, state.trim().to_lowercase()))
     };
     Ok(text.lines().filter_map(task).collect())
+}
+
+/// What sbatch tells of a job: its number and, where Slurm serves several clusters, a name behind a semicolon.
+fn number_and_cluster(told: &str) -> (String, Option<String>) {
+    match told.trim().split_once(';') {
+        Some((id, cluster)) => (id.into(), Some(cluster.into())),
+        None => (told.trim().into(), None),
+    }
 }
 
 /// How many of each, in the order they come: `2 running, 4 pending`.
@@ -221,6 +247,14 @@ mod tests {
     fn states_are_counted_in_the_order_they_come() {
         assert_eq!(counts(["done", "running", "done"].into_iter()), "2 done, 1 running");
         assert_eq!(counts([].into_iter()), "");
+    }
+
+    #[test]
+    fn the_cluster_of_a_job_is_kept() {
+        assert_eq!(number_and_cluster("123\n"), ("123".into(), None));
+        assert_eq!(number_and_cluster("123;north\n"), ("123".into(), Some("north".into())));
+        let old: Job = serde_json::from_str("{\"id\":\"7\",\"cells\":[]}").unwrap();
+        assert_eq!(old.cluster, None);
     }
 
     #[test]

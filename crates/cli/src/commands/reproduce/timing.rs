@@ -17,6 +17,7 @@ use crate::algorithms::Plan;
 use crate::context::Context;
 use crate::csv::{field, number};
 use crate::datasets::find_data;
+use crate::provenance::By;
 use crate::term;
 
 /// Gradient steps of the run whose minutes are told, as in the paper.
@@ -32,10 +33,10 @@ pub(super) fn run(context: &Context, work: &Work<'_>, cell: &Cell) -> Result<Opt
     let (plans, rows) = plans(work, &cell.dataset)?;
     let data = find_data(context, &cell.dataset, rows, &TrainConfig::default())?;
     context.say(&format!("{}: training in turns", cell.label()));
-    let Some(seen) = train_in_turns(&plans, &data, *blocks)? else { return Ok(None) };
+    let Some(seen) = train_in_turns(&plans, &data, *blocks, cell.seed)? else { return Ok(None) };
     let values = columns.iter().zip(&seen).flat_map(|(column, seen)| values(&column.name, seen)).collect();
     let note = format!("{} rows", term::count(data.rows.len()));
-    Ok(Some(Found { values, note, ..Found::default() }))
+    Ok(Some(Found { values, note, data: data.digest(), by: Some(By::here()), ..Found::default() }))
 }
 
 /// Every column's settings, and the rows they learn from; says what is wrong with them, if anything is.
@@ -106,7 +107,7 @@ pub(super) fn made(
         columns.iter().map(|c| times.minutes(c)).collect(),
     ));
     tables.push(Part::text(
-        "Ours: the middle block times a thousand, and SUMO's index, a mean over datasets; fitting the dynamics model and \
+        "Ours: the middle block times a thousand, and the index or threshold that is made once, a mean over datasets; fitting the dynamics model and \
          evaluating come on top, alike for all. The paper's are of one RTX 3090, so only the shares can be compared.",
     ));
     let more = vec![

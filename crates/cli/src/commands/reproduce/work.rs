@@ -116,6 +116,16 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
+    /// Looks for the datasets that offing cannot make: what is missing is told before hours are spent on the others.
+    pub(super) fn find_files(&self, context: &Context) -> Result<()> {
+        if !matches!(self.kind, Kind::Idea(_)) {
+            for name in self.datasets.iter().filter(|name| Recipe::parse(name).is_err()) {
+                context.catalogue.find(name)?;
+            }
+        }
+        Ok(())
+    }
+
     /// All cells, seed after seed and dataset after dataset, so that a first look at everything comes early.
     pub(super) fn cells(&self) -> Result<Vec<Cell>> {
         let mut cells = Vec::new();
@@ -158,6 +168,15 @@ impl<'a> Work<'a> {
         let name = column.map_or(String::new(), |c| format!("{}.", file_part(c)));
         let id = format!("{name}{}.s{seed}.{hash}", file_part(dataset));
         Cell { id, column: column.map(str::to_string), dataset: dataset.into(), seed }
+    }
+
+    /// What `low` and `high` of a cell's numbers are.
+    pub(super) fn interval(&self) -> &'static str {
+        match self.kind {
+            Kind::Calibration { .. } => "bootstrap 95 %",
+            Kind::Timing { .. } => "fastest to slowest block",
+            Kind::Training { .. } | Kind::Idea(_) => "",
+        }
     }
 
     /// The size of a made set where neither a user nor the profile says how many rows are used: all of them are as many as

@@ -104,9 +104,9 @@ fn files_hold_every_number_once() {
     assert!(csv.contains("\nhopper-medium,k=1,true,spearman,2,0.6,"), "{csv}");
     assert!(csv.contains("\nwalker2d-medium-v2,k=10,true,spearman,1,,,0.81,\n"), "{csv}");
     assert!(csv.contains("\nhalfcheetah-medium,step,false,pearson,0,,,,\n"), "{csv}");
-    let raw = cells_csv(&cells);
+    let raw = cells_csv(&cells, "bootstrap 95 %");
     assert_eq!(raw.lines().count(), 1 + 4 * 4 * 2);
-    assert!(raw.contains("hopper-medium,1,k=5,pearson,0.3,0.5,0.7,7"), "{raw}");
+    assert!(raw.contains("hopper-medium,1,k=5,pearson,0.3,0.5,0.7,bootstrap 95 %,7"), "{raw}");
 }
 
 #[test]

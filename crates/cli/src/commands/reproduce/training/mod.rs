@@ -9,15 +9,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use offing::data::Dataset;
-use offing::run::{CONFIG, Flow, METRICS, Record, newest_step, read_metrics};
+use offing::run::{CONFIG, Flow, METRICS, Record, RunDir, is_held, newest_step, read_metrics};
 
-use super::super::train::{self, plan_run, reached, run_dir, train_planned, wait_until_free};
+use super::super::train::{self, plan_run, reached, run_dir, train_in, wait_until_free};
 use super::cells::{Cell, Found, Value};
 use super::experiment::Trained;
 use super::local::quoted;
 use super::work::{Kind, Work};
 use crate::algorithms::{Algorithm, Plan};
 use crate::context::Context;
+use crate::provenance::By;
 use offing_mujoco::Physics;
 
 pub(super) use report::{circumstances, parts};
@@ -40,20 +41,35 @@ pub(super) fn run(
     let dir = run_dir(&work.dir, &written)?;
     begun(dir.clone())?;
     let of_data = reached_by_data(&dataset, work.physics, &column.name);
-    // A run by hand, or one of a grid that was killed and is still saving.
-    if wait_until_free(context, &dir) == Flow::Stop {
-        return Ok(None);
-    }
-    let same = std::fs::read_to_string(dir.join(CONFIG))
-        .is_ok_and(|text| toml::to_string(&written).is_ok_and(|asked| asked == text));
-    let whole = dir.join(POLICY).is_file() && newest_step(&dir) == Some(plan.train().steps);
-    let done = same && whole || train_planned(context, (written, plan, dir.clone(), dataset), false)?.done;
-    if !done {
+    let text = toml::to_string(&written)?;
+    let whole = || {
+        let same = std::fs::read_to_string(dir.join(CONFIG)).is_ok_and(|found| found == text);
+        same && dir.join(POLICY).is_file() && newest_step(&dir) == Some(plan.train().steps)
+    };
+    // A run by hand, another table's cell, or one of a grid that was killed and is still saving.
+    let run = loop {
+        if wait_until_free(context, &dir) == Flow::Stop {
+            return Ok(None);
+        }
+        if whole() {
+            break None;
+        }
+        match RunDir::open_or_create(&dir, &text) {
+            Err(_) if is_held(&dir) => {} // somebody else who waited was faster
+            opened => break Some(opened?),
+        }
+    };
+    let data = written.data.clone();
+    let finished = match run {
+        None => true,
+        Some(run) => train_in(context, run, (written, plan, dir.clone(), dataset), false)?.done,
+    };
+    if !finished {
         return Ok(None);
     }
     let mut found = found(&dir, &column.name)?;
     found.values.extend(of_data);
-    Ok(Some(found))
+    Ok(Some(Found { data, by: By::of_run(&dir), ..found }))
 }
 
 /// What a policy has to beat, as numbers of a cell.
@@ -79,6 +95,8 @@ pub(super) fn plan(work: &Work<'_>, column: &Trained, dataset: &str) -> Result<(
 /// What one would ask of `offing train`.
 fn asked(work: &Work<'_>, column: &Trained, dataset: &str, seed: u64) -> train::Args {
     let Kind::Training { profile, .. } = &work.kind else { return train::Args::default() };
+    // A profile says how many rows; the paper takes all, and what a name stands for must not depend on what was made before.
+    let all = if profile.is_none() { work.made_rows(dataset) } else { None };
     train::Args {
         algorithm: Some(column.algorithm().into()),
         dataset: Some(dataset.into()),
@@ -86,8 +104,7 @@ fn asked(work: &Work<'_>, column: &Trained, dataset: &str, seed: u64) -> train::
         preset: work.profile.presets.get(&column.name).cloned(),
         profile: profile.map(str::to_string),
         set: work.sets(column),
-        rows: work.rows,
-        made_rows: work.made_rows(dataset),
+        rows: work.rows.or(all),
         physics: Some(work.physics),
         ..train::Args::default()
     }
@@ -95,11 +112,18 @@ fn asked(work: &Work<'_>, column: &Trained, dataset: &str, seed: u64) -> train::
 
 /// The same as a command, for readers.
 pub(super) fn command(work: &Work<'_>, column: &Trained) -> String {
+    let mut rows: Vec<Option<usize>> = work.datasets.iter().map(|d| asked(work, column, d, 0).rows).collect();
+    rows.sort_unstable();
+    rows.dedup();
     let args = asked(work, column, "", 0);
     let mut words = vec![format!("offing train {} DATASET --seed SEED", column.algorithm())];
     words.extend(args.profile.map(|p| format!("--profile {p}")));
     words.extend(args.preset.map(|p| format!("--preset {p}")));
-    words.extend(args.rows.map(|rows| format!("--rows {rows}")));
+    match rows[..] {
+        [rows] => words.extend(rows.map(|rows| format!("--rows {rows}"))),
+        // Published files are taken whole.
+        _ => words.extend(rows.iter().flatten().map(|rows| format!("[made sets: --rows {rows}]"))),
+    }
     words.extend(args.set.iter().map(|set| format!("--set {}", quoted(set))));
     words.extend(args.physics.filter(|p| *p != Physics::default()).map(|p| format!("--physics {p}")));
     words.join(" ")

@@ -20,8 +20,16 @@ pub(crate) fn parts(work: &Work<'_>, scores: &Scores, statistics: &Statistics) -
     let unit = if scores.unit == "score" { "Normalised scores" } else { "Returns" };
     let (last_header, last) = scores.last_beside_data();
     let told = last_header.len() > names.len() + 1;
+    let seeds = if scores.seeds == 1 { "one seed".into() } else { format!("{} seeds", scores.seeds) };
     let mut parts =
-        vec![Part::heading(format!("{unit} of the last policies")), Part::Table(last_header, last)];
+        vec![Part::heading(format!("{unit} of the last policies, {seeds}")), Part::Table(last_header, last)];
+    if !scores.silent.is_empty() {
+        parts.push(Part::text(format!(
+            "Without a number: {}. Nothing normalises their returns, or no simulator runs their policies; what is known of \
+             their runs is in the cells' file.",
+            scores.silent.join(", ")
+        )));
+    }
     if told {
         parts.push(Part::text("The data: what their own episodes reached on average."));
     }
@@ -112,7 +120,10 @@ fn curves(work: &Work<'_>, scores: &Scores) -> Vec<Part> {
                 series.extend(scores.data(dataset).map(|level| level_line(level, &series)));
                 let title = title.clone();
                 let plot = Plot { title, x: Axis::linear(steps), y: Axis::linear(y), series };
-                let caption = "Mean over seeds; the shade is one standard deviation.";
+                let caption = match scores.seeds {
+                    1 => "One seed.",
+                    _ => "Mean over seeds; the shade is one standard deviation.",
+                };
                 parts.push(Part::Figure(Box::new(plot), caption.into()));
             }
         }
@@ -192,14 +203,18 @@ pub(crate) fn circumstances(work: &Work<'_>, profile: &str) -> Vec<String> {
         format!("Profile {profile}: {} of each dataset, {} steps.", rows.join(" or "), steps.join("; "));
     if profile == "quick" {
         size.push_str(
-            " Networks are small, and all seeds of a dataset share one dynamics model (presets/quick.toml). It tells \
-             whether a thing works, not how well it could: the paper trains larger networks for a million steps.",
+            " Networks are small, and all seeds of a dataset share one dynamics model (presets/quick.toml), so that seeds \
+             differ less than they would. It tells whether a thing works, not how well it could: the paper trains larger \
+             networks for a million steps.",
         );
     }
-    vec![
-        size,
-        "Numbers are the mean over seeds ± the standard deviation (n − 1) of the last evaluation of a run; an evaluation is \
-         the mean return of several episodes with the policy's mean action."
+    let numbers = match work.seeds {
+        1 => "Numbers are the last evaluation of one run each: nothing tells how far another seed would be.".to_string(),
+        2 => "Numbers are the mean of two seeds ± the standard deviation (n − 1), which is their distance by √2, of the last \
+              evaluations."
             .into(),
-    ]
+        n => format!("Numbers are the mean over {n} seeds ± the standard deviation (n − 1) of the last evaluations."),
+    };
+    let evaluation = "An evaluation is the mean return of several episodes with the policy's mean action.";
+    vec![size, format!("{numbers} {evaluation}")]
 }

@@ -84,11 +84,15 @@ impl Statistics {
             }));
             let header = ["", "interquartile mean", "95 %", "mean", "95 %", "paper's mean"];
             parts.push(Part::table(&header, self.overall.iter().map(row).collect()));
-            parts.push(Part::text(
-                "The interquartile mean is that of the middle half of all runs: one lucky or broken run moves it little. \
-                 Intervals: stratified bootstrap, runs drawn anew within each dataset; with two or three seeds they are \
-                 narrower than they should be, as the bootstrap cannot draw what no run has shown.",
-            ));
+            let iqm = "The interquartile mean is that of the middle half of all runs: one lucky or broken run moves it little.";
+            let intervals = match self.overall.iter().any(|o| o.mean.low.is_finite()) {
+                true => {
+                    "Intervals: stratified bootstrap, runs drawn anew within each dataset; with two or three seeds they are \
+                     narrower than they should be, as the bootstrap cannot draw what no run has shown."
+                }
+                false => "There are no intervals: with one seed there is nothing to draw from.",
+            };
+            parts.push(Part::text(format!("{iqm} {intervals}")));
         }
         if !self.improvements.is_empty() {
             let row = |i: &Improvement| {
@@ -103,8 +107,8 @@ impl Statistics {
             let most = self.improvements.iter().map(|i| i.datasets).max().unwrap_or(0);
             let least = p_value(0.5f64.powi(most as i32 - 1).min(1.0));
             parts.push(Part::text(format!(
-                "P(better): how likely a run with it scores above one without it on the same dataset, the mean over datasets; \
-                 0.5 is no difference. Wilcoxon: two-sided signed-rank test of the datasets' means; with {} its p cannot be \
+                "P(better): how likely a run of the first scores above one of the second on the same dataset, the mean over \
+                 datasets; 0.5 is no difference. Wilcoxon: two-sided signed-rank test of the datasets' means; with {} its p cannot be \
                  below {least}.",
                 if most == 1 { "1 dataset".into() } else { format!("{most} datasets") }
             )));

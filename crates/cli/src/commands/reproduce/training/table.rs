@@ -23,6 +23,10 @@ pub(crate) struct Scores {
     /// `score`, or `return` where no dataset has a reference to normalise by.
     pub(crate) unit: &'static str,
     pub(crate) runs: Vec<Run>,
+    /// Datasets with finished runs that have no number in this unit: nothing to normalise by, or no simulator.
+    pub(crate) silent: Vec<String>,
+    /// Seeds that were asked for.
+    pub(crate) seeds: usize,
     published: Published,
 }
 
@@ -76,11 +80,20 @@ impl Scores {
                 curve: found.curve.clone(),
             })
         };
+        let mute = |d: &&String| {
+            let done = |(cell, outcome): &(Cell, Outcome)| cell.dataset == **d && outcome.found().is_some();
+            cells.iter().any(|c| done(c) && run(c).is_none())
+        };
+        let mut seeds: Vec<u64> = cells.iter().map(|(cell, _)| cell.seed).collect();
+        seeds.sort_unstable();
+        seeds.dedup();
         Self {
             datasets: datasets.to_vec(),
             columns: columns.iter().map(head).collect(),
             unit,
             runs: cells.iter().filter_map(run).collect(),
+            silent: datasets.iter().filter(mute).cloned().collect(),
+            seeds: seeds.len(),
             published: published.clone(),
         }
     }
@@ -122,7 +135,7 @@ impl Scores {
     pub(crate) fn rows(&self, which: Which) -> Vec<Vec<String>> {
         let mut rows: Vec<Vec<String>> = Vec::new();
         for dataset in &self.datasets {
-            let cells = self.columns.iter().map(|c| text(self.mean(dataset, &c.name, which)));
+            let cells = self.columns.iter().map(|c| self.text(self.mean(dataset, &c.name, which)));
             rows.push([dataset.clone()].into_iter().chain(cells).collect());
         }
         let names: Vec<&str> = self.columns.iter().map(|c| c.name.as_str()).collect();
@@ -179,7 +192,7 @@ impl Scores {
                     (self.mean(dataset, &column.name, Which::Last), self.paper(dataset, &column.name));
                 let spread = self.published.std(dataset, &column.name, "score");
                 let spread = spread.map_or(String::new(), |s| format!(" ± {s:.1}"));
-                row.push(text(ours));
+                row.push(self.text(ours));
                 row.push(paper.map_or("-".into(), |p| format!("{p:.1}{spread}")));
                 row.push(ours.zip(paper).map_or("-".into(), |(o, p)| signed(o.mean - p)));
             }
@@ -217,6 +230,14 @@ impl Scores {
         Some((ours.iter().zip(&base).filter(|(o, b)| o > b).count(), common.len()))
     }
 
+    /// A score as the paper prints it; where not all seeds have finished, with their number.
+    fn text(&self, mean: Option<Mean>) -> String {
+        let Some(m) = mean.filter(|m| m.mean.is_finite()) else { return "-".into() };
+        let spread = if m.seeds > 1 { format!(" ± {:.1}", m.std) } else { String::new() };
+        let few = if m.seeds < self.seeds { format!(" (n = {})", m.seeds) } else { String::new() };
+        format!("{}{spread}{few}", one(m.mean))
+    }
+
     /// The table, one number a line.
     pub(crate) fn csv(&self) -> String {
         let mut out =
@@ -232,7 +253,7 @@ impl Scores {
                         "{},{},{},{metric}{},{},{},{},{},{},{}\n",
                         field(dataset),
                         field(&column.name),
-                        !column.beyond,
+                        self.paper(dataset, &column.name).is_some(),
                         self.unit,
                         ours.map_or(0, |m| m.seeds),
                         number(ours.map(|m| m.mean)),
@@ -252,15 +273,6 @@ impl Head {
     /// The name, with a star where the paper's table has no such column.
     pub(crate) fn label(&self) -> String {
         if self.beyond { format!("{}*", self.name) } else { self.name.clone() }
-    }
-}
-
-/// A score as the paper prints it.
-pub(crate) fn text(mean: Option<Mean>) -> String {
-    match mean.filter(|m| m.mean.is_finite()) {
-        None => "-".into(),
-        Some(m) if m.seeds > 1 => format!("{:.1} ± {:.1}", m.mean, m.std),
-        Some(m) => one(m.mean),
     }
 }
 
