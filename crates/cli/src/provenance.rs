@@ -2,11 +2,15 @@
 
 use std::path::Path;
 
-use offing::run::TIMING;
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::commands::bench::commit;
+use crate::commands::data::write_json;
 use crate::commands::doctor::cpu_name;
+
+/// Who worked on a run.
+const MADE_BY: &str = "made-by.json";
 
 /// Program and machine of a number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,11 +34,20 @@ impl By {
         }
     }
 
-    /// Whoever finished the run at `dir`, where that was written down.
-    pub(crate) fn of_run(dir: &Path) -> Option<Self> {
-        let text = std::fs::read(dir.join(TIMING)).ok()?;
-        let mut found: serde_json::Value = serde_json::from_slice(&text).ok()?;
-        serde_json::from_value(found.get_mut("by")?.take()).ok()
+    /// Everyone who has worked on the run at `dir`, in order, where that was written down.
+    pub(crate) fn of_run(dir: &Path) -> Vec<Self> {
+        let text = std::fs::read(dir.join(MADE_BY)).ok();
+        text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    }
+
+    /// Writes down that this process works on the run at `dir`.
+    pub(crate) fn sign(dir: &Path) -> Result<()> {
+        let (mut all, here) = (Self::of_run(dir), Self::here());
+        if !all.contains(&here) {
+            all.push(here);
+            write_json(&dir.join(MADE_BY), &serde_json::to_value(&all)?)?;
+        }
+        Ok(())
     }
 }
 

@@ -221,6 +221,7 @@ fn a_failed_cell_is_told_and_does_not_stop_the_others() {
     for (more, piece) in [
         (["--set", "rollout.lenght=3"], "did you mean `length`?"),
         (["--columns", "mopo+summo"], "did you mean `mopo+sumo`?"),
+        (["--only", "hopper-medium-v2"], "hopper_medium-v2.hdf5"),
     ] {
         let output = bench.grid("other", &more).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr).into_owned();

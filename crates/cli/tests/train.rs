@@ -60,6 +60,11 @@ fn a_run_killed_again_and_again_ends_as_if_nothing_had_happened() {
     ended_well(&command(&["-q", "train", "--resume", killed]).output().unwrap());
     assert!(outcome(whole) == outcome(killed), "byte for byte");
     assert!(Path::new(killed).join("report.html").exists());
+    let read = |name: &str| -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(Path::new(killed).join(name)).unwrap()).unwrap()
+    };
+    assert!(read("timing.json")["phases"]["sac"].as_f64().is_some_and(|s| s > 0.0));
+    assert!(read("made-by.json").as_array().is_some_and(|all| all.iter().any(|by| by["threads"] == 1)));
 }
 
 #[test]
@@ -100,6 +105,10 @@ fn an_interrupt_saves_and_a_second_process_is_refused() {
     assert!(second.status.code() == Some(2) && error.contains("another process"), "{error}");
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(130), "stopped on request");
+    assert!(
+        Path::new(dir).join("timing.json").exists(),
+        "its time is kept, for the next process to go on from"
+    );
     let metrics = std::fs::read_to_string(Path::new(dir).join("metrics.jsonl")).unwrap();
     assert!(metrics.is_empty() || metrics.ends_with('\n'), "whole lines only");
 }

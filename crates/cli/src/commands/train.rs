@@ -166,7 +166,9 @@ pub(crate) fn train_in(
     json: bool,
 ) -> Result<Outcome> {
     let (physics, steps) = (written.physics.parse()?, plan.train().steps);
-    write_data_card(&dir, &dataset, physics).map_err(|e| with_way_on(e, &dir))?;
+    write_data_card(&dir, &dataset, physics)
+        .and_then(|()| By::sign(&dir))
+        .map_err(|e| with_way_on(e, &dir))?;
     let job = Job { dataset: &dataset, physics, seed: written.seed, steps, json };
     let (done, clock, scores) = in_session(context, &job, &mut run, |session, simulators| {
         if simulators.is_none() {
@@ -352,9 +354,7 @@ fn write_data_card(dir: &Path, data: &Dataset, physics: Physics) -> Result<()> {
 }
 
 fn write_timing(dir: &Path, clock: &Clock) -> Result<()> {
-    let mut timing = clock.to_json();
-    timing["by"] = serde_json::to_value(By::here())?;
-    write_json(&dir.join(TIMING), &timing)
+    write_json(&dir.join(TIMING), &clock.to_json())
 }
 
 impl Outcome {

@@ -66,8 +66,8 @@ pub(super) struct Found {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) data: String,
     /// What made them, and where.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) by: Option<By>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) by: Vec<By>,
     /// What Figure 1 is drawn from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) drawing: Option<Box<Drawing>>,
@@ -230,7 +230,7 @@ mod tests {
             curve: vec![(5, 1.0 / 3.0)],
             note: "n".into(),
             data: "d".into(),
-            by: Some(by),
+            by: vec![by],
             drawing: None,
         };
         ledger.write(&cell, &Outcome::Done(found.clone())).unwrap();

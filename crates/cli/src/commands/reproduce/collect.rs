@@ -169,8 +169,8 @@ fn made_by(done: &[(Cell, Outcome)], times: bool) -> Option<String> {
         true => format!("{} on {} with {} cores, {} threads used", by.offing, by.cpu, by.cores, by.threads),
         false => format!("{} on {}", by.offing, by.cpu),
     };
-    let mut all: Vec<String> = found.iter().filter_map(|f| f.by.as_ref()).map(words).collect();
-    let silent = found.len() - all.len();
+    let mut all: Vec<String> = found.iter().flat_map(|f| &f.by).map(words).collect();
+    let silent = found.iter().filter(|f| f.by.is_empty()).count();
     all.sort_unstable();
     all.dedup();
     let one = all.len() == 1;
@@ -225,7 +225,7 @@ mod tests {
     fn cell(dataset: &str, seed: u64, data: &str, threads: usize) -> (Cell, Outcome) {
         let cell = Cell { id: format!("{dataset}{seed}"), column: None, dataset: dataset.into(), seed };
         let by = By { offing: "0.1.0 (abc)".into(), cpu: "a CPU".into(), cores: 8, threads };
-        let by = (threads > 0).then_some(by);
+        let by = if threads > 0 { vec![by] } else { Vec::new() };
         (cell, Outcome::Done(Found { data: data.into(), by, ..Found::default() }))
     }
 

@@ -36,7 +36,7 @@ pub(super) fn run(context: &Context, work: &Work<'_>, cell: &Cell) -> Result<Opt
     let Some(seen) = train_in_turns(&plans, &data, *blocks, cell.seed)? else { return Ok(None) };
     let values = columns.iter().zip(&seen).flat_map(|(column, seen)| values(&column.name, seen)).collect();
     let note = format!("{} rows", term::count(data.rows.len()));
-    Ok(Some(Found { values, note, data: data.digest(), by: Some(By::here()), ..Found::default() }))
+    Ok(Some(Found { values, note, data: data.digest(), by: vec![By::here()], ..Found::default() }))
 }
 
 /// Every column's settings, and the rows they learn from; says what is wrong with them, if anything is.

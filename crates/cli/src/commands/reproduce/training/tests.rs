@@ -90,8 +90,24 @@ fn ours_the_papers_and_the_difference_stand_side_by_side() {
     // Means are over the two datasets that both have: (52 + 31) / 2 beside (74.6 + 57.3) / 2 = 65.95 and
     // (45.6 + 42.3) / 2 = 43.95, to the nearest tenth as binary fractions lie.
     assert_eq!(rows[3], ["mean of 2", "41.5", "65.9", "−24.4", "39.0", "44.0", "−5.0"]);
+    let amorel = scores.columns.iter().position(|c| c.name == "amorel").unwrap();
+    assert_eq!(scores.rows(Which::Last)[0][amorel + 1], "10.0 (n = 1)", "of two seeds");
     let best = scores.rows(Which::Best);
     assert_eq!((best[0][1].as_str(), best[3][0].as_str()), ("57.0 ± 4.2", "mean of 2"));
+}
+
+#[test]
+fn runs_without_a_score_are_named() {
+    let experiment = Experiment::named("table4").unwrap();
+    let Grid::Training { columns, .. } = &experiment.grid else { panic!("a table of scores") };
+    let columns: Vec<&Trained> = columns.iter().collect();
+    let datasets = ["hopper-medium".to_string(), "mine.hdf5".into(), "walker2d-medium".into()];
+    let mut mute = cell("euclidean", "mine.hdf5", 0, 1.0, 1.0);
+    let Outcome::Done(found) = &mut mute.1 else { panic!("done") };
+    found.values.retain(|v| v.metric == "return");
+    let cells = [cell("euclidean", "hopper-medium", 0, 50.0, 60.0), mute];
+    let scores = Scores::of(&columns, &Published::default(), &datasets, &cells);
+    assert_eq!((scores.unit, &scores.silent[..]), ("score", &["mine.hdf5".to_string()][..]));
 }
 
 #[test]
