@@ -36,6 +36,18 @@ impl Context {
         &self.catalogue.home
     }
 
+    /// Where things are, as variables that tell another process the same.
+    pub(crate) fn places(&self) -> Vec<(&'static str, PathBuf)> {
+        let here = std::env::current_dir().unwrap_or_default();
+        let mut places = vec![
+            ("OFFING_HOME", here.join(self.home().root())),
+            ("D4RL_DATASET_DIR", here.join(&self.catalogue.d4rl)),
+            ("MINARI_DATASETS_PATH", here.join(&self.catalogue.minari)),
+        ];
+        places.extend(self.mujoco_lib.iter().map(|path| ("MUJOCO_LIB", here.join(path))));
+        places
+    }
+
     /// The simulator: found, or fetched on first use.
     pub(crate) fn engine(&self) -> Result<&Engine> {
         if self.engine.get().is_none() {

@@ -252,7 +252,9 @@ fn an_array_job_gives_the_same_tables_and_nothing_is_submitted_twice() {
         std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
     };
     tool("sbatch", SBATCH);
-    tool("squeue", "#!/bin/sh\nif [ -n \"$QUEUE\" ]; then echo \"$QUEUE\"; fi\n");
+    // The first time it does not answer, as a busy controller does not.
+    let silent = "#!/bin/sh\nif [ ! -e \"$SLURM_LOG.asked\" ]; then touch \"$SLURM_LOG.asked\"; echo 'no answer' >&2; exit 1; fi\n";
+    tool("squeue", &(silent.to_string() + "if [ -n \"$QUEUE\" ]; then echo \"$QUEUE\"; fi\n"));
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let slurm = |more: &[&str], queue: &str| {
         let mut command = bench.grid("array", more);
@@ -263,11 +265,19 @@ fn an_array_job_gives_the_same_tables_and_nothing_is_submitted_twice() {
     let submitted = slurm(&[&array[..], &["--wait"]].concat(), "");
     ended_well(&submitted);
     let said = String::from_utf8_lossy(&submitted.stderr).into_owned();
-    assert!(said.contains("4 cells submitted as job 7"), "{said}");
+    assert!(
+        said.contains("4 cells submitted as job 7") && said.contains("no answer; asking again"),
+        "{said}"
+    );
     ended_well(&bench.grid("whole", &[]).output().unwrap());
     bench.assert_same("array", "whole");
     let script = std::fs::read_to_string(bench.path("array-out/slurm/job.sh")).unwrap();
-    for line in ["#SBATCH --array=0-3%3", "#SBATCH --partition=cpu", "#SBATCH --cpus-per-task="] {
+    for line in [
+        "#SBATCH --array=0-3%3",
+        "#SBATCH --partition=cpu",
+        "#SBATCH --cpus-per-task=",
+        "\nexport OFFING_HOME=",
+    ] {
         assert!(script.contains(line), "`{line}` missing in:\n{script}");
     }
     // A finished grid submits nothing, it makes its tables.
@@ -279,7 +289,7 @@ fn an_array_job_gives_the_same_tables_and_nothing_is_submitted_twice() {
     let waiting = slurm(&more, "0 RUNNING\n1 PENDING");
     let error = String::from_utf8_lossy(&waiting.stderr).into_owned();
     assert!(
-        error.contains("job 7 of this grid is still in the queue") && error.contains("scancel 7"),
+        error.contains("job 7 of this grid is still in the queue") && error.contains("scancel -M cluster 7"),
         "{error}"
     );
     std::fs::write(bench.path("array-out/slurm/job.json"), {

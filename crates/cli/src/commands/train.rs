@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use offing::algo::session::Scores;
 use offing::data::Dataset;
-use offing::run::{CONFIG, Clock, Flow, RunDir, TIMING, is_held, newest_step};
+use offing::run::{CONFIG, Clock, RunDir, is_held, newest_step};
 use offing_mujoco::Physics;
 use serde::{Deserialize, Serialize};
 use toml::Table;
@@ -144,18 +144,28 @@ pub(crate) fn train(context: &Context, args: &Args, preset: Option<&str>) -> Res
     train_in(context, run, planned, args.json)
 }
 
-/// Waits until no other process works in a run directory, or until asked to stop.
-pub(crate) fn wait_until_free(context: &Context, dir: &Path) -> Flow {
-    if is_held(dir) {
-        context.say(&format!("{}: another process is working there; waiting for it", dir.display()));
-    }
-    while is_held(dir) {
+/// Takes hold of a run directory as soon as no other process works in it; `None` when asked to stop meanwhile.
+pub(crate) fn open_when_free(context: &Context, dir: &Path, config: &str) -> Result<Option<RunDir>> {
+    let mut said = false;
+    loop {
+        if let Some(run) = RunDir::try_open_or_create(dir, config)? {
+            return Ok(Some(run));
+        }
+        // Another's glance at the lock takes it for a moment: that is no reason to speak.
+        if !said && is_held(dir) {
+            context.say(&format!("{}: another process is working there; waiting for it", dir.display()));
+            said = true;
+        }
         if signals::asked_to_stop() {
-            return Flow::Stop;
+            return Ok(None);
         }
         std::thread::sleep(Duration::from_millis(200));
     }
-    Flow::Continue
+}
+
+/// What a finished run is told apart by: the last file an algorithm writes, and its last checkpoint.
+pub(crate) fn is_whole(dir: &Path, steps: u64) -> bool {
+    dir.join("policy.safetensors").is_file() && newest_step(dir) == Some(steps)
 }
 
 /// Trains what was planned, in its directory, which is held, to the end or until it is stopped.
@@ -166,9 +176,10 @@ pub(crate) fn train_in(
     json: bool,
 ) -> Result<Outcome> {
     let (physics, steps) = (written.physics.parse()?, plan.train().steps);
-    write_data_card(&dir, &dataset, physics)
-        .and_then(|()| By::sign(&dir))
-        .map_err(|e| with_way_on(e, &dir))?;
+    // Nobody works on a run that is finished: opening it again makes nothing of it theirs.
+    let finished = is_whole(&dir, steps);
+    let signed = if finished { Ok(()) } else { By::sign(&dir) };
+    write_data_card(&dir, &dataset, physics).and(signed).map_err(|e| with_way_on(e, &dir))?;
     let job = Job { dataset: &dataset, physics, seed: written.seed, steps, json };
     let (done, clock, scores) = in_session(context, &job, &mut run, |session, simulators| {
         if simulators.is_none() {
@@ -181,10 +192,9 @@ pub(crate) fn train_in(
         Err(offing::Error::Stopped) => false,
         other => other.map_err(|e| with_way_on(e.into(), &dir))?,
     };
+    run.keep_times(&clock).map_err(|e| with_way_on(e.into(), &dir))?;
     if done {
-        write_timing(&dir, &clock)
-            .and_then(|()| super::report::write_own(&dir))
-            .map_err(|e| with_way_on(e, &dir))?;
+        super::report::write_own(&dir).map_err(|e| with_way_on(e, &dir))?;
     } else {
         context.say(&format!("stopped; go on with: offing train --resume {}", dir.display()));
     }
@@ -351,10 +361,6 @@ fn write_data_card(dir: &Path, data: &Dataset, physics: Physics) -> Result<()> {
         "dataset": data.name, "transitions": data.rows.len(), "episodes": data.episodes.len(), "return": mean, "score": score,
     });
     write_json(&dir.join(DATA_CARD), &card)
-}
-
-fn write_timing(dir: &Path, clock: &Clock) -> Result<()> {
-    write_json(&dir.join(TIMING), &clock.to_json())
 }
 
 impl Outcome {

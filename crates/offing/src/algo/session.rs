@@ -15,7 +15,7 @@ use crate::imagination::Tally;
 use crate::nn::{Team, Tensors};
 use crate::pessimism::{Guard, Pessimism};
 use crate::rng::Rng;
-use crate::run::{Clock, Flow, RunDir, TIMING};
+use crate::run::{Clock, Flow, RunDir};
 use crate::sac::{Actor, Losses, Mean};
 use crate::uncertainty::{Source, Uncertainty, UncertaintyConfig};
 
@@ -205,13 +205,13 @@ impl Session<'_> {
         (self.watch)(Event::Step(status))
     }
 
-    /// Keeps the state after `step` steps.
+    /// Keeps the state after `step` steps, and how long it has taken.
     pub fn checkpoint(&mut self, step: u64, mut state: Tensors) -> Result<()> {
         let or_nan = |x: Option<f64>| x.unwrap_or(f64::NAN);
         state.put_f64("scores", &[or_nan(self.scores.last), or_nan(self.scores.best)]);
         let run = &mut *self.run;
         self.clock.time("checkpoint", || run.checkpoint(step, &state))?;
-        self.run.write(TIMING, format!("{}\n", self.clock.to_json()).as_bytes()).map(drop)
+        self.run.keep_times(&self.clock)
     }
 
     /// The newest state, if any.

@@ -130,6 +130,15 @@ pub fn set_of(name: &str) -> Option<String> {
     made_names().into_iter().find(|known| known == without_version(&id))
 }
 
+/// The version of D4RL's set that an id or a file speaks of: 2 for `hopper-medium-v2`, 0 for `hopper_medium.hdf5`, as its first
+/// files have none in their names. `None` for made sets and others.
+pub fn version_of(name: &str) -> Option<u32> {
+    let path = Path::new(name);
+    let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
+    let id = path.extension().and_then(|_| d4rl_id(stem)).unwrap_or_else(|| stem.into());
+    id.rsplit_once("-v")?.1.parse().ok()
+}
+
 /// A dataset's name without D4RL's version: made and published sets of one name share presets and rows of the paper.
 pub fn without_version(name: &str) -> &str {
     ["-v0", "-v1", "-v2"].iter().find_map(|v| name.strip_suffix(v)).unwrap_or(name)

@@ -51,7 +51,7 @@ pub const METRICS: &str = "metrics.jsonl";
 /// A run's event file. TensorBoard takes every file with `tfevents` in its name.
 pub const EVENTS: &str = "events.out.tfevents.offing";
 
-/// Seconds by phase, the one file of a run that differs from run to run.
+/// Seconds by phase; it differs from run to run.
 pub const TIMING: &str = "timing.json";
 
 const CHECKPOINTS: &str = "checkpoints";
@@ -83,8 +83,13 @@ impl RunDir {
     /// Takes hold of the run at `path`, or makes it. A run that is there already must have been made with the same
     /// configuration.
     pub fn open_or_create(path: &Path, config: &str) -> Result<Self> {
+        Self::try_open_or_create(path, config)?.ok_or_else(|| held_by_another(path))
+    }
+
+    /// [`RunDir::open_or_create`]; `None` while another process works in it.
+    pub fn try_open_or_create(path: &Path, config: &str) -> Result<Option<Self>> {
         fs::create_dir_all(path).map_err(|e| Error::io(path, "create the run directory", e))?;
-        let lock = lock(path)?;
+        let Some(lock) = lock(path)? else { return Ok(None) };
         let file = path.join(CONFIG);
         match fs::read_to_string(&file) {
             Ok(found) if found == config => {}
@@ -102,7 +107,7 @@ impl RunDir {
             }
             Err(e) => return Err(Error::io(&file, "read", e)),
         }
-        Self::held(path, config.to_string(), lock)
+        Self::held(path, config.to_string(), lock).map(Some)
     }
 
     /// Takes hold of the run at `path`.
@@ -114,12 +119,18 @@ impl RunDir {
                 format!("wanted a run directory with a {CONFIG}, found none; check the path"),
             ));
         }
-        let lock = lock(path)?;
+        let lock = lock(path)?.ok_or_else(|| held_by_another(path))?;
         let config = fs::read_to_string(&file).map_err(|e| Error::io(&file, "read", e))?;
         Self::held(path, config, lock)
     }
 
     fn held(path: &Path, config: String, lock: File) -> Result<Self> {
+        // What a killed process left half-written.
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().ends_with(".partial") {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
         Ok(Self {
             path: path.to_path_buf(),
             config,
@@ -188,6 +199,11 @@ impl RunDir {
         std::mem::take(&mut self.notes)
     }
 
+    /// Keeps how long the run has taken so far, for reports and for the next process to go on from.
+    pub fn keep_times(&self, clock: &Clock) -> Result<()> {
+        self.write(TIMING, format!("{:#}\n", clock.to_json()).as_bytes()).map(drop)
+    }
+
     /// Writes a file of the run, whole or not at all.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf> {
         let path = self.path.join(name);
@@ -210,7 +226,15 @@ pub fn is_held(path: &Path) -> bool {
         .is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
 }
 
-fn lock(path: &Path) -> Result<File> {
+fn held_by_another(path: &Path) -> Error {
+    Error::file(
+        path,
+        "another process is working in this run directory; wait for it, stop it, or give another directory",
+    )
+}
+
+/// Takes hold of a directory; `None` when another process has it.
+fn lock(path: &Path) -> Result<Option<File>> {
     let name = path.join(".lock");
     let file = File::options()
         .create(true)
@@ -219,11 +243,8 @@ fn lock(path: &Path) -> Result<File> {
         .open(&name)
         .map_err(|e| Error::io(&name, "create the lock file", e))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(fs::TryLockError::WouldBlock) => Err(Error::file(
-            path,
-            "another process is working in this run directory; wait for it, stop it, or give another directory",
-        )),
+        Ok(()) => Ok(Some(file)),
+        Err(fs::TryLockError::WouldBlock) => Ok(None),
         Err(fs::TryLockError::Error(e)) => Err(Error::io(&name, "take the lock", e)),
     }
 }

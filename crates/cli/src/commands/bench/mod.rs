@@ -9,7 +9,6 @@ mod train;
 mod uncertainty;
 
 use std::path::PathBuf;
-use std::process::Command;
 
 use crate::exit::ExitCode;
 use std::time::Instant;
@@ -204,24 +203,12 @@ pub(crate) fn median(samples: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }
 
-/// The commit of the checkout this program was built in, with a mark when files differ from it; the version elsewhere. Whoever
-/// calls it may stand in a repository of their own, whose commit says nothing.
+/// The commit this program was built from, with a mark when sources differed from it; the version where it was built outside a
+/// checkout, or not for release.
 pub(crate) fn commit() -> String {
-    let exe = std::env::current_exe().unwrap_or_default();
-    let git = |args: &[&str]| {
-        let output = Command::new("git").arg("-C").arg(exe.parent()?).args(args).output();
-        let output = output.ok().filter(|o| o.status.success())?;
-        Some(String::from_utf8_lossy(&output.stdout).trim().to_string())
-    };
-    let own = git(&["rev-parse", "--show-toplevel"])
-        .filter(|top| std::path::Path::new(top).join("crates/knn/Cargo.toml").is_file());
-    match own.and_then(|_| git(&["rev-parse", "--short=12", "HEAD"])) {
-        Some(head) => {
-            let dirty =
-                git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|s| !s.is_empty());
-            if dirty { format!("{head}+changes") } else { head }
-        }
-        None => format!("v{}", env!("CARGO_PKG_VERSION")),
+    match env!("OFFING_COMMIT") {
+        "" => format!("v{}", env!("CARGO_PKG_VERSION")),
+        commit => commit.into(),
     }
 }
 

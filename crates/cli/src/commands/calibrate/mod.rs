@@ -14,7 +14,7 @@ use offing::uncertainty::UncertaintyConfig;
 use offing_mujoco::Physics;
 use toml::Table;
 
-pub(crate) use one::{Plan, run_one};
+pub(crate) use one::{Plan, Studied, run_one};
 pub(crate) use summary::{Mean, Summary};
 
 use super::data::write_json;
@@ -97,7 +97,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
             dir: args.dir.clone(),
         };
         match run_one(context, &plan)? {
-            Some(study) => summary.add(seed, study),
+            Some(found) => summary.add(seed, found.study),
             None => {
                 context.say("stopped; the same command goes on from here");
                 return Ok(ExitCode::from(130));

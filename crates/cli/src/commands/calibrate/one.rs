@@ -6,16 +6,16 @@ use anyhow::Result;
 use offing::calibration::{Study, StudyConfig, World, prepare, study};
 use offing::dynamics::Oracle;
 use offing::env::Pool;
-use offing::run::{Flow, RunDir, is_held};
 use offing::uncertainty::UncertaintyConfig;
 use offing_mujoco::Physics;
 use serde::Serialize;
 
 use super::super::dynamics::task_of;
-use super::super::train::{file_word, short_hash, wait_until_free};
+use super::super::train::{file_word, open_when_free, short_hash};
 use super::kept::Kept;
 use crate::context::Context;
 use crate::datasets::find_data;
+use crate::provenance::By;
 use crate::term;
 use crate::workshop::{Job, in_session};
 
@@ -48,8 +48,16 @@ struct Written<'a> {
     study: &'a StudyConfig,
 }
 
+/// A finished study, and what is behind it.
+pub(crate) struct Studied {
+    pub(crate) study: Study,
+    /// Checksum of the transitions.
+    pub(crate) data: String,
+    pub(crate) by: Vec<By>,
+}
+
 /// The study; `None` when it was stopped on the way.
-pub(crate) fn run_one(context: &Context, plan: &Plan) -> Result<Option<Study>> {
+pub(crate) fn run_one(context: &Context, plan: &Plan) -> Result<Option<Studied>> {
     let all = find_data(context, &plan.dataset, plan.rows.or(plan.made_rows), &plan.config.train)?;
     context.say(&format!("learning from {} transitions of {}", term::count(all.rows.len()), all.name));
     let (data, held) = match task_of(&all.name).is_some() {
@@ -70,24 +78,19 @@ pub(crate) fn run_one(context: &Context, plan: &Plan) -> Result<Option<Study>> {
     let text = toml::to_string(&written)?;
     let dir = plan.dir.join(file_word(&plan.dataset)).join(format!("s{}-{}", plan.seed, short_hash(&text)));
     let mut kept = Kept::find(&dir, &plan.estimators)?;
+    let studied =
+        |kept: Kept| Studied { study: kept.join(), data: written.data.clone(), by: By::of_run(&dir) };
     if kept.missing().is_empty() {
-        return Ok(Some(kept.join()));
+        return Ok(Some(studied(kept)));
     }
     // Another table's cell, perhaps: tables share studies, and what it finds need not be found again.
-    let mut run = loop {
-        if wait_until_free(context, &dir) == Flow::Stop {
-            return Ok(None);
-        }
-        match RunDir::open_or_create(&dir, &text) {
-            Err(_) if is_held(&dir) => {} // somebody else who waited was faster
-            opened => break opened?,
-        }
-    };
+    let Some(mut run) = open_when_free(context, &dir, &text)? else { return Ok(None) };
     kept = Kept::find(&dir, &plan.estimators)?;
     let missing = kept.missing();
     if missing.is_empty() {
-        return Ok(Some(kept.join()));
+        return Ok(Some(studied(kept)));
     }
+    By::sign(&dir)?;
     let steps = plan.config.train.steps;
     let job = Job { dataset: &data, physics: plan.physics, seed: plan.seed, steps, json: false };
     context.say(&format!("studying {} with seed {}", plan.dataset, plan.seed));
@@ -111,5 +114,5 @@ pub(crate) fn run_one(context: &Context, plan: &Plan) -> Result<Option<Study>> {
     })?;
     let Some(found) = found else { return Ok(None) };
     kept.add(&found)?;
-    Ok(Some(kept.join()))
+    Ok(Some(studied(kept)))
 }

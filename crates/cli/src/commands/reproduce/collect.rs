@@ -1,6 +1,7 @@
 //! From finished cells to what a reader gets: tables in the terminal, CSV, Markdown, LaTeX and one page.
 
 use crate::exit::ExitCode;
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -68,7 +69,7 @@ pub(super) fn collect(
     made.circumstances.extend(made_by(done, work.alone()));
     made.circumstances.push(machine(args, work));
     made.tables.extend(unfinished(done));
-    let mixed = mixed_data(&work.datasets, done);
+    let mixed = mixed_data(&work.datasets, done, |cell| work.same_data(cell), &args.out());
     made.tables.extend(mixed.iter().map(Part::text));
     made.files.push(("cells.csv", cells_csv(done, work.interval())));
     if done.iter().any(|(_, o)| o.found().is_some_and(|f| !f.curve.is_empty())) {
@@ -166,7 +167,11 @@ fn origins(context: &Context, datasets: &[String]) -> String {
 fn made_by(done: &[(Cell, Outcome)], times: bool) -> Option<String> {
     let found: Vec<&Found> = done.iter().filter_map(|(_, outcome)| outcome.found()).collect();
     let words = |by: &By| match times {
-        true => format!("{} on {} with {} cores, {} threads used", by.offing, by.cpu, by.cores, by.threads),
+        true => {
+            let threads =
+                if by.threads == 1 { "one thread".into() } else { format!("{} threads", by.threads) };
+            format!("{} on {} with {} cores, {threads} used", by.offing, by.cpu, by.cores)
+        }
         false => format!("{} on {}", by.offing, by.cpu),
     };
     let mut all: Vec<String> = found.iter().flat_map(|f| &f.by).map(words).collect();
@@ -178,27 +183,30 @@ fn made_by(done: &[(Cell, Outcome)], times: bool) -> Option<String> {
         0 => String::new(),
         _ => format!(" {silent} of {} cells do not tell.", found.len()),
     };
-    let which = if one { "" } else { "different builds or machines: " };
-    (!all.is_empty()).then(|| format!("Cells were run by {which}offing {}.{told}", all.join("; offing ")))
+    let how = if one { "Cells were run by" } else { "Cells were not all run alike:" };
+    (!all.is_empty()).then(|| format!("{how} offing {}.{told}", all.join("; offing ")))
 }
 
 /// Datasets whose cells are not of the same transitions, as when a set was made anew on the way: no mean should be over them.
-fn mixed_data(datasets: &[String], done: &[(Cell, Outcome)]) -> Vec<String> {
+/// `kind` tells cells apart that are meant to differ.
+fn mixed_data(
+    datasets: &[String],
+    done: &[(Cell, Outcome)],
+    kind: impl Fn(&Cell) -> String,
+    out: &Path,
+) -> Vec<String> {
     let mixed = |dataset: &&String| {
+        let mut seen: BTreeMap<String, &str> = BTreeMap::new();
         let of = done.iter().filter(|(cell, _)| cell.dataset == **dataset);
-        let mut seen: Vec<&str> = of
-            .filter_map(|(_, outcome)| outcome.found())
-            .map(|f| f.data.as_str())
-            .filter(|data| !data.is_empty())
-            .collect();
-        seen.sort_unstable();
-        seen.dedup();
-        seen.len() > 1
+        let told = of.filter_map(|(cell, outcome)| Some((cell, outcome.found()?.data.as_str())));
+        let mut told = told.filter(|(_, data)| !data.is_empty());
+        told.any(|(cell, data)| *seen.entry(kind(cell)).or_insert(data) != data)
     };
     let words = |dataset: &String| {
         format!(
             "{dataset}: its cells learnt from different transitions, so its numbers do not belong together. Remove the cells of \
-             the data you do not mean (their `data` in OUT/cells/*.json) and run the same command again."
+             the data you do not mean (told apart by `data` in {}) and run the same command again.",
+            out.join("cells/*.json").display()
         )
     };
     datasets.iter().filter(mixed).map(words).collect()
@@ -234,9 +242,12 @@ mod tests {
         let datasets = ["a".to_string(), "b".into()];
         // An older cell does not say what it learnt from.
         let done = [cell("a", 0, "x", 1), cell("a", 1, "x", 1), cell("a", 2, "", 1), cell("b", 0, "y", 1)];
-        assert!(mixed_data(&datasets, &done).is_empty());
+        let alike = |_: &Cell| String::new();
+        assert!(mixed_data(&datasets, &done, alike, Path::new("out")).is_empty());
         let done = [cell("a", 0, "x", 1), cell("b", 0, "y", 1), cell("b", 1, "z", 1)];
-        let told = mixed_data(&datasets, &done);
+        let by_seed = |cell: &Cell| cell.seed.to_string();
+        assert!(mixed_data(&datasets, &done, by_seed, Path::new("out")).is_empty(), "meant to differ");
+        let told = mixed_data(&datasets, &done, alike, Path::new("out"));
         assert!(told.len() == 1 && told[0].starts_with("b: its cells learnt from different"), "{told:?}");
     }
 
@@ -246,12 +257,9 @@ mod tests {
         let scores = made_by(&done, false).unwrap();
         assert_eq!(scores, "Cells were run by offing 0.1.0 (abc) on a CPU. 1 of 3 cells do not tell.");
         let times = made_by(&done, true).unwrap();
-        assert!(
-            times.contains(
-                "different builds or machines: offing 0.1.0 (abc) on a CPU with 8 cores, 1 threads used; "
-            ),
-            "{times}"
-        );
+        let alone =
+            "Cells were not all run alike: offing 0.1.0 (abc) on a CPU with 8 cores, 4 threads used; offing";
+        assert!(times.starts_with(alone) && times.contains("one thread used"), "{times}");
         assert_eq!(made_by(&[cell("a", 0, "", 0)], false), None);
     }
 }

@@ -121,8 +121,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if !args.collect {
-        work.find_files(context)?;
         let left: Vec<Cell> = cells.iter().filter(|c| ledger.read(c).found().is_none()).cloned().collect();
+        work.find_files(context, &left)?;
         context.say(&format!("{} of {} cells are finished", cells.len() - left.len(), cells.len()));
         signals::listen();
         if args.executor == Executor::Slurm && !left.is_empty() {

@@ -132,8 +132,8 @@ impl Report {
 
 /// Whether figures are all that comes before the next heading.
 fn only_figures(parts: &[&Part]) -> bool {
-    let mut section = parts.iter().take_while(|p| !matches!(p, Part::Heading(_)));
-    section.all(|p| matches!(p, Part::Figure(..) | Part::Drawing(..)))
+    let section: Vec<_> = parts.iter().take_while(|p| !matches!(p, Part::Heading(_))).collect();
+    !section.is_empty() && section.iter().all(|p| matches!(p, Part::Figure(..) | Part::Drawing(..)))
 }
 
 fn markdown_table(header: &[String], rows: &[Vec<String>]) -> String {

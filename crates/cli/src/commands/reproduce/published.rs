@@ -3,7 +3,7 @@
 use anyhow::Result;
 use offing::Error;
 
-use offing::data::catalogue::{set_of, without_version};
+use offing::data::catalogue::{set_of, version_of, without_version};
 
 /// The transcribed tables that experiments stand beside.
 const TABLES: &[(&str, &str)] = &[
@@ -22,11 +22,9 @@ const TABLES: &[(&str, &str)] = &[
 /// Whether a dataset may stand beside the paper's numbers: a made set, or the version of D4RL's that the paper used (-v2, of
 /// AntMaze -v0). Other versions were recorded by other policies, and Minari's copies of AntMaze have another ant.
 fn comparable(dataset: &str) -> bool {
-    let path = std::path::Path::new(dataset);
-    let stem = path.file_stem().map_or(dataset.into(), |stem| stem.to_string_lossy());
-    let version = stem.rsplit_once("-v").map(|(_, v)| v).filter(|v| v.bytes().all(|b| b.is_ascii_digit()));
-    let used = if stem.to_lowercase().starts_with("ant") { "0" } else { "2" };
-    !dataset.starts_with("D4RL/") && version.is_none_or(|v| v == used)
+    let maze = set_of(dataset).is_some_and(|set| set.starts_with("antmaze"));
+    let used = if maze { 0 } else { 2 };
+    !dataset.starts_with("D4RL/") && version_of(dataset).is_none_or(|version| version == used)
 }
 
 /// One published table.
@@ -121,11 +119,15 @@ mod tests {
         let file = "data/halfcheetah_random-v2.hdf5";
         assert_eq!(two.get(file, "loo-kl", "pearson"), Some(0.06), "D4RL's file, wherever it lies");
         assert_eq!(two.get("halfcheetah-random", "fathom", "pearson"), None);
-        assert_eq!(two.get("halfcheetah-random-v0", "sumo", "spearman"), None, "other policies made it");
+        for other in ["halfcheetah-random-v0", "data/halfcheetah_random.hdf5"] {
+            assert_eq!(two.get(other, "sumo", "spearman"), None, "{other}: other policies made it");
+        }
         let mazes = Published::of("table8").unwrap();
-        assert!(mazes.get("antmaze-umaze-v0", "mopo", "score").is_some());
-        assert!(mazes.get("antmaze-umaze", "mopo", "score").is_some());
-        for other in ["antmaze-umaze-v2", "D4RL/antmaze/umaze-v1"] {
+        let file = "Ant_maze_u-maze_noisy_multistart_False_multigoal_False_sparse";
+        for same in ["antmaze-umaze-v0", "antmaze-umaze", &format!("{file}.hdf5")] {
+            assert!(mazes.get(same, "mopo", "score").is_some(), "{same}");
+        }
+        for other in ["antmaze-umaze-v2", "D4RL/antmaze/umaze-v1", &format!("{file}_fixed.hdf5")] {
             assert_eq!(mazes.get(other, "mopo", "score"), None, "{other}");
         }
         let one = Published::of("table1").unwrap();

@@ -28,9 +28,6 @@ pub(super) struct Job {
     pub(super) cells: Vec<String>,
 }
 
-/// What tells offing where things are. Tasks are told even where sbatch passes no environment on.
-const PLACES: [&str; 4] = ["OFFING_HOME", "D4RL_DATASET_DIR", "MINARI_DATASETS_PATH", "MUJOCO_LIB"];
-
 /// A controller that is busy or restarts does not answer for a while: how often in a row before that ends a wait.
 const SILENCES: usize = 150;
 
@@ -71,8 +68,9 @@ impl Slurm<'_> {
         {
             bail!(
                 "job {0} of this grid is still in the queue; wait for it (--status tells how it stands) or end it \
-                 (scancel {0})",
-                job.id
+                 (scancel {1}{0})",
+                job.id,
+                job.cluster.as_ref().map_or(String::new(), |name| format!("-M {name} "))
             );
         }
         let dir = self.dir();
@@ -110,8 +108,10 @@ impl Slurm<'_> {
         lines.extend(self.alone.then(|| "#SBATCH --exclusive".to_string()));
         lines.extend(self.options.iter().map(|option| format!("#SBATCH {option}")));
         lines.push("set -e".into());
-        let told = PLACES.iter().filter_map(|name| Some((name, std::env::var(name).ok()?)));
-        lines.extend(told.map(|(name, value)| format!("export {name}={}", quoted(&value))));
+        // Tasks look where this process would, even where sbatch passes no environment on.
+        for (name, path) in self.context.places() {
+            lines.push(format!("export {name}={}", quoted(&path.display().to_string())));
+        }
         lines.push("case $SLURM_ARRAY_TASK_ID in".into());
         lines.extend(cells.iter().enumerate().map(|(i, cell)| format!("{i}) id={} ;;", quoted(&cell.id))));
         lines.push("*) echo \"no cell $SLURM_ARRAY_TASK_ID\" >&2; exit 2 ;;".into());
@@ -133,7 +133,11 @@ impl Slurm<'_> {
                     silent = 0;
                     format!("job {}: {}", job.id, counts(tasks.iter().map(|(_, state)| state.as_str())))
                 }
-                Err(error) if silent >= SILENCES => return Err(error),
+                Err(error) if silent >= SILENCES => {
+                    bail!(
+                        "{error:#}; the array goes on: --status tells how it stands, --collect makes the tables"
+                    )
+                }
                 Err(error) => {
                     silent += 1;
                     format!("{error:#}; asking again")

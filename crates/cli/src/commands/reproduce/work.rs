@@ -116,14 +116,27 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Looks for the datasets that offing cannot make: what is missing is told before hours are spent on the others.
-    pub(super) fn find_files(&self, context: &Context) -> Result<()> {
+    /// Looks for the datasets of these cells that offing cannot make: what is missing is told before hours are spent on the
+    /// others.
+    pub(super) fn find_files(&self, context: &Context, cells: &[Cell]) -> Result<()> {
         if !matches!(self.kind, Kind::Idea(_)) {
-            for name in self.datasets.iter().filter(|name| Recipe::parse(name).is_err()) {
-                context.catalogue.find(name)?;
+            for cell in cells.iter().filter(|cell| Recipe::parse(&cell.dataset).is_err()) {
+                context.catalogue.find(&cell.dataset)?;
             }
         }
         Ok(())
+    }
+
+    /// What cells of one dataset have in common when they are meant to learn from the same transitions: some algorithms shift
+    /// rewards or leave rows out.
+    pub(super) fn same_data(&self, cell: &Cell) -> String {
+        let Kind::Training { columns, .. } = &self.kind else { return String::new() };
+        let column = columns.iter().find(|c| Some(&c.name) == cell.column.as_ref());
+        let plan = column.and_then(|column| training::plan(self, column, &cell.dataset).ok());
+        plan.map_or(String::new(), |(plan, rows)| {
+            let train = plan.train();
+            format!("{rows:?} {:?} {:?}", train.drop_teleports, train.reward_shift)
+        })
     }
 
     /// All cells, seed after seed and dataset after dataset, so that a first look at everything comes early.

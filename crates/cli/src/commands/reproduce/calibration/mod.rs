@@ -9,7 +9,7 @@ mod table;
 use anyhow::Result;
 use offing::calibration::{Finding, Part, Study, StudyConfig, Variant};
 
-use super::super::calibrate::{Plan, Summary, run_one};
+use super::super::calibrate::{Plan, Studied, Summary, run_one};
 use super::cells::{Cell, Found, Value};
 use super::experiment::Column;
 use super::work::Work;
@@ -35,11 +35,11 @@ pub(super) fn run(
         estimators: columns.iter().map(|c| (c.name.clone(), c.estimator.clone())).collect(),
         dir: work.dir.clone(),
     };
-    let Some(study) = run_one(context, &plan)? else { return Ok(None) };
+    let Some(Studied { study, data, by }) = run_one(context, &plan)? else { return Ok(None) };
     let values = values(&study);
     let mut summary = Summary::new(&cell.dataset);
     summary.add(cell.seed, study);
-    Ok(Some(Found { values, note: summary.rows().join(" "), ..Found::default() }))
+    Ok(Some(Found { values, note: summary.rows().join(" "), data, by, ..Found::default() }))
 }
 
 /// The study's headline: all rows, next states as sampled, not clipped.

@@ -26,6 +26,7 @@ use super::cells::{Cell, Found, Value};
 use super::experiment::Idea;
 use super::work::Work;
 use crate::context::Context;
+use crate::provenance::By;
 use crate::signals;
 
 pub(super) use draw::made;
@@ -150,6 +151,7 @@ pub(super) fn run(context: &Context, work: &Work<'_>, idea: &Idea, cell: &Cell) 
     let data = make("point-mass", &pool, &blocks, cell.seed, &mut |_| ())?;
     let (cfg, team) = (config(idea), Team::new(rayon::current_num_threads()));
     let mut run = RunDir::open_or_create(&work.dir.join("idea").join(&cell.id), &toml::to_string(&cfg)?)?;
+    let clock = Clock::going_on(run.path());
     let mut watch = |_: Event<'_>| if signals::asked_to_stop() { Flow::Stop } else { Flow::Continue };
     let mut session = Session {
         data: &data,
@@ -159,7 +161,7 @@ pub(super) fn run(context: &Context, work: &Work<'_>, idea: &Idea, cell: &Cell) 
         arena: Some(Arena { pool: &pool, reference: None }),
         run: &mut run,
         watch: &mut watch,
-        clock: Clock::default(),
+        clock,
         scores: Default::default(),
     };
     let Some(sac) = recipe::train(&cfg, &mut session)? else { return Ok(None) };
@@ -170,7 +172,8 @@ pub(super) fn run(context: &Context, work: &Work<'_>, idea: &Idea, cell: &Cell) 
     let drawing = world.draw(&data, idea.length, cell.seed)?;
     let values = values(&drawing);
     let note = format!("{} rows, ε = {epsilon:.3}", data.rows.len());
-    Ok(Some(Found { values, note, drawing: Some(Box::new(drawing)), ..Found::default() }))
+    let (data, by) = (data.digest(), vec![By::here()]);
+    Ok(Some(Found { values, note, data, by, drawing: Some(Box::new(drawing)), ..Found::default() }))
 }
 
 /// What is needed to imagine and to judge.

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use offing::data::Dataset;
-use offing::run::{CONFIG, Flow, METRICS, Record, RunDir, is_held, newest_step, read_metrics};
+use offing::run::{CONFIG, METRICS, Record, read_metrics};
 
-use super::super::train::{self, plan_run, reached, run_dir, train_in, wait_until_free};
+use super::super::train::{self, is_whole, open_when_free, plan_run, reached, run_dir, train_in};
 use super::cells::{Cell, Found, Value};
 use super::experiment::Trained;
 use super::local::quoted;
@@ -24,9 +24,6 @@ use offing_mujoco::Physics;
 pub(super) use report::{circumstances, parts};
 pub(super) use statistics::Statistics;
 pub(super) use table::Scores;
-
-/// What a finished run is told apart by: the last file an algorithm writes.
-const POLICY: &str = "policy.safetensors";
 
 /// One cell; `None` when it was stopped on the way.
 pub(super) fn run(
@@ -44,25 +41,13 @@ pub(super) fn run(
     let text = toml::to_string(&written)?;
     let whole = || {
         let same = std::fs::read_to_string(dir.join(CONFIG)).is_ok_and(|found| found == text);
-        same && dir.join(POLICY).is_file() && newest_step(&dir) == Some(plan.train().steps)
-    };
-    // A run by hand, another table's cell, or one of a grid that was killed and is still saving.
-    let run = loop {
-        if wait_until_free(context, &dir) == Flow::Stop {
-            return Ok(None);
-        }
-        if whole() {
-            break None;
-        }
-        match RunDir::open_or_create(&dir, &text) {
-            Err(_) if is_held(&dir) => {} // somebody else who waited was faster
-            opened => break Some(opened?),
-        }
+        same && is_whole(&dir, plan.train().steps)
     };
     let data = written.data.clone();
-    let finished = match run {
-        None => true,
-        Some(run) => train_in(context, run, (written, plan, dir.clone(), dataset), false)?.done,
+    let finished = whole() || {
+        // A run by hand, another table's cell, or one of a grid that was killed and is still saving, may be at it.
+        let Some(run) = open_when_free(context, &dir, &text)? else { return Ok(None) };
+        whole() || train_in(context, run, (written, plan, dir.clone(), dataset), false)?.done
     };
     if !finished {
         return Ok(None);

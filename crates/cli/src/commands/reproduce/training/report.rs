@@ -47,8 +47,11 @@ pub(crate) fn parts(work: &Work<'_>, scores: &Scores, statistics: &Statistics) -
     if let Some(figure) = profile(scores) {
         more.extend([Part::heading("Performance profiles"), figure]);
     }
-    more.push(Part::heading("Learning curves"));
-    more.extend(curves(work, scores));
+    let curves = curves(work, scores);
+    if !curves.is_empty() {
+        more.push(Part::heading("Learning curves"));
+        more.extend(curves);
+    }
     more.push(Part::heading("Each column as a command"));
     if let Kind::Training { columns, .. } = &work.kind {
         for column in columns {
@@ -182,14 +185,17 @@ fn curve(scores: &Scores, dataset: &str, column: &Head, slot: usize) -> Option<S
 pub(crate) fn circumstances(work: &Work<'_>, profile: &str) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     let mut steps: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
-    if let (Kind::Training { columns, .. }, Some(dataset)) = (&work.kind, work.datasets.first()) {
-        for column in columns {
+    if let Kind::Training { columns, .. } = &work.kind {
+        for (dataset, column) in work.datasets.iter().flat_map(|d| columns.iter().map(move |c| (d, c))) {
             let Ok((plan, n)) = super::plan(work, column, dataset) else { continue };
             let n = n.map_or("all rows".into(), |n| format!("about {} rows", term::count(n)));
             if !rows.contains(&n) {
                 rows.push(n);
             }
-            steps.entry(plan.train().steps).or_default().push(&column.name);
+            let of = steps.entry(plan.train().steps).or_default();
+            if !of.contains(&column.name.as_str()) {
+                of.push(&column.name);
+            }
         }
     }
     let of = |(steps, names): (&u64, &Vec<&str>)| {
@@ -210,10 +216,10 @@ pub(crate) fn circumstances(work: &Work<'_>, profile: &str) -> Vec<String> {
     }
     let numbers = match work.seeds {
         1 => "Numbers are the last evaluation of one run each: nothing tells how far another seed would be.".to_string(),
-        2 => "Numbers are the mean of two seeds ± the standard deviation (n − 1), which is their distance by √2, of the last \
-              evaluations."
+        2 => "Numbers are the mean of two seeds' last evaluations ± the standard deviation (n − 1), which of two is their \
+              difference divided by √2."
             .into(),
-        n => format!("Numbers are the mean over {n} seeds ± the standard deviation (n − 1) of the last evaluations."),
+        n => format!("Numbers are the mean of {n} seeds' last evaluations ± the standard deviation (n − 1)."),
     };
     let evaluation = "An evaluation is the mean return of several episodes with the policy's mean action.";
     vec![size, format!("{numbers} {evaluation}")]
