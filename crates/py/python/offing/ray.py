@@ -145,6 +145,9 @@ def main() -> None:
     parser.add_argument("name", help="the experiment, such as table1; other words go to `offing reproduce`")
     parser.add_argument("--address", default="auto", help="the Ray cluster [default: the one running here]")
     parser.add_argument("--threads-per-cell", type=int, default=1, metavar="N")
+    # Options that only `offing reproduce` knows take words of their own: one in front would pass for the name.
+    if len(sys.argv) > 1 and sys.argv[1].startswith("-") and sys.argv[1] not in ("-h", "--help"):
+        parser.error(f"wanted the experiment first, such as table1, found `{sys.argv[1]}`; put options behind it")
     known, words = parser.parse_known_args()
     ray.init(address=known.address, log_to_driver=False)
     try:

@@ -113,6 +113,7 @@ pub(super) fn made(
     let more = vec![
         Part::heading("Where the seconds of 1000 steps go"),
         Part::Table(times.phase_header(), times.phases()),
+        Part::text("An index that an earlier column has made of the same rows is found, not made again."),
     ];
     let circumstances = vec![
         "All columns of a dataset are trained in one process that gives each a thousand gradient steps in turn, so that a \

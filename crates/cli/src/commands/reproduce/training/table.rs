@@ -277,7 +277,8 @@ impl Head {
 }
 
 fn one(x: f64) -> String {
-    if x.is_finite() { format!("{x:.1}") } else { "-".into() }
+    // A minus, not the dash that stands for nothing.
+    if x.is_finite() { format!("{x:.1}").replace('-', "−") } else { "-".into() }
 }
 
 /// A difference with its sign.
