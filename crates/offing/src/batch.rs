@@ -2,7 +2,7 @@
 
 use ndarray::{Array1, Array2, Axis};
 
-use crate::nn::fetch_early;
+use crate::prefetch::fetch_early;
 
 /// A row-major matrix of f32.
 pub type Mat = Array2<f32>;

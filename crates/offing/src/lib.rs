@@ -9,6 +9,7 @@ pub mod rng;
 pub mod stats;
 pub mod batch;
 mod checksum;
+mod prefetch;
 pub mod env;
 pub mod policy;
 pub mod data;

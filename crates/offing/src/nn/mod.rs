@@ -28,7 +28,6 @@ pub use adam::{AdamConfig, AdamStep, Scalar};
 pub use buffer::{Buf, LANES};
 pub use gaussian::{Noise, Squashed};
 pub use layer::{Activation, Panel, Weights};
-pub(crate) use matmul::fetch_early;
 pub use matmul::{Detected, Simd};
 pub use matrix::Panels;
 pub(crate) use mlp::TrainStep;
