@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// What goes into the program; a change of it may make a commit's name untrue.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "crates/knn/src",
     "crates/offing/src",
     "crates/mujoco/src",
@@ -12,6 +12,7 @@ const SOURCES: [&str; 8] = [
     "presets",
     "policies",
     "experiments/paper",
+    ":(glob)experiments/*.toml",
     "Cargo.lock",
 ];
 
@@ -24,11 +25,11 @@ fn main() {
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     // The log grows with every commit and checkout. A path that is not there would run this each time.
-    for part in SOURCES.iter().chain(&[".git/logs/HEAD", "crates/cli/build.rs"]) {
-        let path = root.join(part);
-        if path.exists() {
-            println!("cargo::rerun-if-changed={}", path.display());
-        }
+    let grids = std::fs::read_dir(root.join("experiments")).into_iter().flatten().flatten();
+    let grids = grids.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "toml"));
+    let others = SOURCES.iter().chain(&[".git/logs/HEAD", "crates/cli/build.rs"]).map(|part| root.join(part));
+    for path in others.filter(|path| path.exists()).chain(grids) {
+        println!("cargo::rerun-if-changed={}", path.display());
     }
     println!("cargo::rustc-env=OFFING_COMMIT={}", commit(&root).unwrap_or_default());
 }

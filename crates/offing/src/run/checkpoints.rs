@@ -17,16 +17,21 @@ pub(super) struct Checkpoints {
     dir: PathBuf,
 }
 
+/// A process that was killed while writing leaves half a file under a temporary name. Whoever calls this holds the run's lock,
+/// so nobody is writing it now.
+pub(super) fn sweep(dir: &Path) -> Result<()> {
+    for entry in fs::read_dir(dir).map_err(|e| Error::io(dir, "list the files", e))?.flatten() {
+        if entry.file_name().to_string_lossy().ends_with(".partial") {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    Ok(())
+}
+
 impl Checkpoints {
     pub(super) fn open(dir: &Path) -> Result<Self> {
         fs::create_dir_all(dir).map_err(|e| Error::io(dir, "create the directory", e))?;
-        for entry in fs::read_dir(dir).map_err(|e| Error::io(dir, "list the checkpoints", e))?.flatten() {
-            // A process that was killed while writing leaves half a file under a temporary name. This process holds
-            // the run's lock, so nobody is writing it now.
-            if entry.file_name().to_string_lossy().ends_with(".partial") {
-                let _ = fs::remove_file(entry.path());
-            }
-        }
+        sweep(dir)?;
         Ok(Self { dir: dir.to_path_buf() })
     }
 

@@ -125,12 +125,7 @@ impl RunDir {
     }
 
     fn held(path: &Path, config: String, lock: File) -> Result<Self> {
-        // What a killed process left half-written.
-        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-            if entry.file_name().to_string_lossy().ends_with(".partial") {
-                let _ = fs::remove_file(entry.path());
-            }
-        }
+        checkpoints::sweep(path)?;
         Ok(Self {
             path: path.to_path_buf(),
             config,

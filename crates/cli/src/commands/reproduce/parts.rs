@@ -180,10 +180,9 @@ fn latex_text(text: &str) -> String {
         '⊕' => "$\\oplus$".into(),
         '√' => "$\\surd$".into(),
         '–' => "--".into(),
-        c if greek(c).is_some() => format!("$\\{}$", greek(c).unwrap_or_default()),
         '<' => "$<$".into(),
         '>' => "$>$".into(),
-        other => other.to_string(),
+        other => greek(other).map_or_else(|| other.to_string(), |name| format!("$\\{name}$")),
     };
     text.chars().map(sign).collect()
 }
