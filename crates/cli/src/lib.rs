@@ -37,7 +37,7 @@ use offing_mujoco::made::MakeOptions;
 #[command(name = "offing", version, max_term_width = 110)]
 struct Cli {
     /// Threads to use (default: one for each core); results never depend on it.
-    #[arg(long, global = true, value_name = "N")]
+    #[arg(long, global = true, value_name = "N", value_parser = thread_count)]
     threads: Option<usize>,
     /// No progress lines.
     #[arg(long, short, global = true)]
@@ -130,6 +130,14 @@ pub fn started_as(words: Vec<OsString>) {
 /// Makes an embedded command save and stop, as the first Ctrl-C does.
 pub fn ask_to_stop() {
     signals::ask_to_stop();
+}
+
+/// More threads than any machine has cores would only get into each other's way.
+fn thread_count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..=1024) => Ok(count),
+        _ => Err("wanted a number from 1 to 1024".into()),
+    }
 }
 
 fn execute(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<ExitCode, Failure> {

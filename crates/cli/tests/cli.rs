@@ -114,6 +114,15 @@ fn a_set_keeps_its_rows_through_every_format() {
 }
 
 #[test]
+fn a_thread_count_that_no_machine_has_is_refused() {
+    for threads in ["0", "99999", "two"] {
+        let output = offing(&["--threads", threads, "data", "list"]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && error.contains("from 1 to 1024"), "{threads}: {error}");
+    }
+}
+
+#[test]
 fn a_policy_for_another_body_is_refused() {
     refused(&["eval", "nowhere.safetensors", "--task", "hopper"], &["nowhere.safetensors", "cannot read"]);
     refused(&["eval", "uniform", "--task", "hoper"], &["unknown task `hoper`", "hopper"]);

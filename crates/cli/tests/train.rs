@@ -65,6 +65,9 @@ fn a_run_killed_again_and_again_ends_as_if_nothing_had_happened() {
     };
     assert!(read("timing.json")["phases"]["sac"].as_f64().is_some_and(|s| s > 0.0));
     assert!(read("made-by.json").as_array().is_some_and(|all| all.iter().any(|by| by["threads"] == 1)));
+    let times = read("timing.json");
+    ended_well(&command(&["-q", "train", "--resume", killed]).output().unwrap());
+    assert_eq!(read("timing.json"), times, "looking at a finished run takes it no time");
 }
 
 #[test]

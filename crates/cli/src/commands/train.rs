@@ -176,7 +176,7 @@ pub(crate) fn train_in(
     json: bool,
 ) -> Result<Outcome> {
     let (physics, steps) = (written.physics.parse()?, plan.train().steps);
-    // Nobody works on a run that is finished: opening it again makes nothing of it theirs.
+    // Nobody works on a run that is finished: opening it again makes nothing of it theirs, and takes it no time.
     let finished = is_whole(&dir, steps);
     let signed = if finished { Ok(()) } else { By::sign(&dir) };
     write_data_card(&dir, &dataset, physics).and(signed).map_err(|e| with_way_on(e, &dir))?;
@@ -192,7 +192,9 @@ pub(crate) fn train_in(
         Err(offing::Error::Stopped) => false,
         other => other.map_err(|e| with_way_on(e.into(), &dir))?,
     };
-    run.keep_times(&clock).map_err(|e| with_way_on(e.into(), &dir))?;
+    if !finished {
+        run.keep_times(&clock).map_err(|e| with_way_on(e.into(), &dir))?;
+    }
     if done {
         super::report::write_own(&dir).map_err(|e| with_way_on(e, &dir))?;
     } else {

@@ -25,9 +25,10 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ("fig1", include_str!("../../../../../experiments/fig1.toml")),
     ("fig4", include_str!("../../../../../experiments/fig4.toml")),
     ("fig5", include_str!("../../../../../experiments/fig5.toml")),
+    ("real-share", include_str!("../../../../../experiments/real-share.toml")),
 ];
 
-/// One table or figure of the paper.
+/// One table or figure of the paper, or a grid beside them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Experiment {
