@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 /// `println!` that does not mind when nobody reads any more (`offing data list | head -1`); any other trouble with the
 /// output ends the program.
@@ -47,14 +47,28 @@ fn width() -> u16 {
 
 /// A table whose first column is text and whose others are numbers.
 pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
+    laid_out(header, rows, width())
+}
+
+fn laid_out(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>, width: u16) -> Table {
     let mut table = Table::new();
-    table.load_style(RULE).set_content_arrangement(ContentArrangement::Dynamic).set_width(width());
+    table.load_style(RULE).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    let longest_word = |text: &str| text.split_whitespace().map(|w| w.chars().count()).max().unwrap_or(0);
+    let mut words: Vec<usize> = header.iter().map(|name| longest_word(name)).collect();
     table.set_header(header);
     for row in rows {
+        for (longest, cell) in words.iter_mut().zip(&row) {
+            *longest = longest_word(cell).max(*longest);
+        }
         table.add_row(row);
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
+    for (i, (column, longest)) in table.column_iter_mut().zip(words).enumerate() {
+        // A number or a path that is broken in two is neither read nor copied; lines too long for a terminal are.
+        let whole = longest + usize::from(column.padding_width());
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(whole as u16)));
+        if i > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
     }
     table
 }
@@ -108,13 +122,20 @@ pub(crate) fn text_table(header: &[&str], rows: impl IntoIterator<Item = Vec<Str
     table
 }
 
+/// A style from one of the templates here; `{rate}` is a second's work as a number that can be read.
+fn bar_style(template: &str) -> ProgressStyle {
+    let rate = |state: &ProgressState, line: &mut dyn std::fmt::Write| {
+        let _ = write!(line, "{}/s", number(state.per_sec()));
+    };
+    ProgressStyle::with_template(template)
+        .expect("the template is a constant that parses")
+        .with_key("rate", rate)
+}
+
 /// A bar over a known amount of work, with rate and time left.
 pub(crate) fn progress(total: u64, what: &str, quiet: bool) -> ProgressBar {
     let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let style = ProgressStyle::with_template(
-        "  {msg} {bar:30} {human_pos}/{human_len} rows · {per_sec} · {eta} left",
-    )
-    .expect("the template is a constant that parses");
+    let style = bar_style("  {msg} {bar:30} {human_pos}/{human_len} rows · {rate} · {eta} left");
     let bar =
         ProgressBar::with_draw_target(Some(total), target).with_style(style).with_message(what.to_string());
     bar.enable_steady_tick(Duration::from_millis(200));
@@ -124,9 +145,8 @@ pub(crate) fn progress(total: u64, what: &str, quiet: bool) -> ProgressBar {
 /// A bar over the steps of a training, with rate, time left and a message of what it finds.
 pub(crate) fn training_bar(steps: u64, quiet: bool) -> ProgressBar {
     let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let style =
-        ProgressStyle::with_template("  {bar:24} {human_pos}/{human_len} · {per_sec} · {eta} left · {msg}")
-            .expect("the template is a constant that parses");
+    // A message that does not fit is cut: a line that wraps is drawn again below itself.
+    let style = bar_style("  {bar:24} {human_pos}/{human_len} · {rate} · {eta} left · {wide_msg}");
     let bar = ProgressBar::with_draw_target(Some(steps), target).with_style(style);
     bar.enable_steady_tick(Duration::from_millis(500));
     bar
@@ -184,6 +204,16 @@ mod tests {
         assert_eq!(bands(&[10, 90, 5], 36), [vec![0, 1], vec![0, 2]], "one always fits");
         let rows = [vec!["hopper".to_string(), "1".into()]];
         assert_eq!(wide_table(&["", "k"], &rows).len(), 1);
+    }
+
+    #[test]
+    fn words_stay_whole_in_a_narrow_terminal_and_sentences_do_not() {
+        let path = "runs/amorel+sumo/my-logs/s0-1234abcd";
+        let row = [path, "-0.36591", "12345.678", "a sentence of some length that must go on below"];
+        let text = laid_out(&["run", "lowest", "highest", "what"], [row.map(String::from).to_vec()], 60);
+        let text = text.to_string();
+        assert!(row[..3].iter().all(|cell| text.contains(cell)), "{text}");
+        assert!(!text.contains(row[3]) && text.lines().all(|line| line.chars().count() < 90), "{text}");
     }
 
     #[test]

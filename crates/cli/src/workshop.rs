@@ -1,6 +1,6 @@
 //! Where learning happens: a dataset, its simulator if there is one, threads, a run directory and a view of the progress.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use offing::algo::{Arena, Event, Session, Status};
 use offing::data::Dataset;
 use offing::data::scores::{Reference, reference};
@@ -40,6 +40,7 @@ pub(crate) fn in_session<T>(
         Some(task) => {
             let engine = context.engine()?;
             engine.prepare(task, &mut |line| context.say(line))?;
+            check_shapes(job.dataset, make(engine, task, job.physics)?.as_ref(), task)?;
             Some((engine, task.clone()))
         }
     };
@@ -77,6 +78,24 @@ pub(crate) fn in_session<T>(
     let done = work(&mut session, simulators);
     bar.finish_and_clear();
     done
+}
+
+/// A policy learnt from these data must be one that acts in this simulator.
+fn check_shapes(data: &Dataset, env: &dyn Env, task: &str) -> Result<()> {
+    let (found, wanted) =
+        ((data.rows.obs_dim(), data.rows.act_dim()), (env.spec().obs_dim, env.spec().act_dim));
+    if found != wanted {
+        bail!(
+            "{}: wanted {} observations and {} actions, as {task} has, found {} and {}; rename the data if they are of another \
+             world",
+            data.name,
+            wanted.0,
+            wanted.1,
+            found.0,
+            found.1
+        );
+    }
+    Ok(())
 }
 
 /// Reference returns, where they apply: v5 counts rewards differently, so it has none.

@@ -4,7 +4,7 @@
 //! a lock, so two processes that need the same artefact make it once.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -18,7 +18,8 @@ pub struct Home {
 /// An exclusive lock between processes, released when dropped or when the process dies.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    /// None where this user may not write, so that there is nothing to hold against others.
+    _file: Option<File>,
 }
 
 impl Home {
@@ -47,7 +48,8 @@ impl Home {
     /// The directory of one kind of artefact (`"mujoco"`, `"datasets"`…), created when missing.
     pub fn dir(&self, kind: &str) -> Result<PathBuf> {
         let dir = self.root.join(kind);
-        fs::create_dir_all(&dir).map_err(|e| Error::io(&dir, "create the directory", e))?;
+        fs::create_dir_all(&dir)
+            .map_err(|e| Error::io(&dir, "create the directory (OFFING_HOME says where it is)", e))?;
         Ok(dir)
     }
 
@@ -58,21 +60,24 @@ impl Home {
 
     /// Like [`Home::lock`], but calls `waiting` first when another process holds the lock: making an artefact
     /// may take an hour, and a silent wait looks like a hang. An error it returns ends the wait.
+    ///
+    /// A home that others keep and this user only reads, as on a cluster, needs no lock: what is there is whole.
     pub fn lock_telling(&self, kind: &str, name: &str, waiting: impl FnOnce() -> Result<()>) -> Result<Lock> {
         let path = self.dir(kind)?.join(format!(".{name}.lock"));
-        let file = File::options()
-            .create(true)
-            .write(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(|e| Error::io(&path, "create the lock file", e))?;
+        let file = match File::options().create(true).write(true).truncate(false).open(&path) {
+            Ok(file) => file,
+            Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
+                return Ok(Lock { _file: None });
+            }
+            Err(e) => return Err(Error::io(&path, "create the lock file", e)),
+        };
         match file.try_lock() {
-            Ok(()) => return Ok(Lock { _file: file }),
+            Ok(()) => return Ok(Lock { _file: Some(file) }),
             Err(TryLockError::WouldBlock) => waiting()?,
             Err(TryLockError::Error(e)) => return Err(Error::io(&path, "take the lock", e)),
         }
         file.lock().map_err(|e| Error::io(&path, "take the lock", e))?;
-        Ok(Lock { _file: file })
+        Ok(Lock { _file: Some(file) })
     }
 }
 
@@ -125,6 +130,15 @@ mod tests {
         assert!(failed.unwrap_err().to_string().contains("disk full"));
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left behind");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_home_that_is_only_read_needs_no_lock() {
+        // Not even root creates files there.
+        let home = Home::new("/sys");
+        assert!(home.lock("kernel", "x").is_ok());
+        assert!(home.dir("offing").unwrap_err().to_string().contains("OFFING_HOME"));
     }
 
     #[test]

@@ -84,7 +84,7 @@ pub(super) fn collect(
         more: made.more,
     };
     report.print();
-    write(&args.out(), &work.experiment.name, &report, &made.files)?;
+    write(&args.tables(work.profile), &work.experiment.name, &report, &made.files)?;
     let all = done.iter().all(|(_, outcome)| outcome.found().is_some());
     Ok(if all && mixed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

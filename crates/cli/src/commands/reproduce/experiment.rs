@@ -266,6 +266,10 @@ pub(super) fn choose(only: &[String], profile: &Profile) -> Result<Vec<String>> 
             || Recipe::parse(without_version(name)).is_ok()
             || is_published_id(name)
             || std::path::Path::new(name).exists();
+        let path = std::path::Path::new(name);
+        if !known && (path.extension().is_some() || path.components().count() > 1) {
+            bail!("{name}: no such file; check the path");
+        }
         if !known {
             return Err(Error::unknown("dataset", name, &made_names()).into());
         }
@@ -329,6 +333,7 @@ mod tests {
         one_line(table2.profile("quik").unwrap_err(), "did you mean `quick`?");
         let quick = table2.profile("quick").unwrap();
         one_line(choose(&["hoper-medium".into()], quick).unwrap_err(), "did you mean `hopper-medium`?");
+        one_line(choose(&["logs/mine.parquet".into()], quick).unwrap_err(), "mine.parquet: no such file");
         let ids = ["hopper-medium-v2", "walker2d-random", "hopper-medium-v2"].map(String::from);
         assert_eq!(choose(&ids, quick).unwrap(), &ids[..2]);
         assert_eq!(choose(&[], quick).unwrap(), quick.datasets);

@@ -20,12 +20,13 @@ use anyhow::{Result, anyhow};
 use offing_mujoco::Physics;
 
 use super::bench::positive;
+use super::train::short_hash;
 use crate::context::Context;
 use crate::provenance::cores;
 use crate::{invocation, signals, term};
 use cells::{Cell, Ledger, Outcome};
 use collect::collect;
-use experiment::Experiment;
+use experiment::{Experiment, Profile};
 use local::{Local, words};
 use slurm::Slurm;
 use work::Work;
@@ -58,7 +59,8 @@ pub(crate) struct Args {
     /// Where run directories are [default: runs, as for `offing train`; runs/calibrate, as for `offing calibrate`].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Where tables and the state of cells are written [default: runs/reproduce/<NAME>-<PROFILE>].
+    /// Where tables and the state of cells are written [default: runs/reproduce/<NAME>-<PROFILE>; there, the tables of a part
+    /// of the grid or of other settings have a directory of their own].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Who runs the cells: `local`, processes on this machine; `slurm`, an array job.
@@ -161,6 +163,20 @@ impl Args {
         };
         let name = self.name.as_deref().map_or("all".into(), stem);
         self.out.clone().unwrap_or_else(|| format!("runs/reproduce/{name}-{}", self.profile).into())
+    }
+
+    /// Where tables are written: those of a part of the grid, or of other settings, do not replace those of the whole, unless a
+    /// user says where they belong.
+    fn tables(&self, profile: &Profile) -> PathBuf {
+        let seeds = self.seeds.filter(|&n| n as u64 != profile.seeds);
+        let physics = Some(self.physics).filter(|p| *p != Physics::default());
+        let (only, columns, set) = (&self.only, &self.columns, &self.set);
+        let whole = only.is_empty() && columns.is_empty() && set.is_empty();
+        if self.out.is_some() || (whole && (seeds, self.rows, physics) == (None, None, None)) {
+            return self.out();
+        }
+        let what = short_hash(format!("{only:?} {columns:?} {set:?} {seeds:?} {:?} {physics:?}", self.rows));
+        self.out().join(format!("part-{what}"))
     }
 
     /// Arguments that give the same grid again, with the same cells in the same places.
@@ -286,7 +302,34 @@ fn run_cell(
 
 #[cfg(test)]
 mod tests {
-    use super::shares;
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn tables_of_a_part_do_not_replace_those_of_the_whole() {
+        let experiment = Experiment::named("table1").unwrap();
+        let profile = experiment.profile("quick").unwrap();
+        let tables = |words: &[&str]| {
+            let args = Alone::try_parse_from([&["reproduce", "table1"], words].concat()).unwrap().args;
+            args.tables(profile).display().to_string()
+        };
+        let whole = "runs/reproduce/table1-quick";
+        assert_eq!([tables(&[]), tables(&["--seeds", "2", "--jobs", "2", "--collect"])], [whole; 2]);
+        assert_eq!(tables(&["--only", "hopper-medium", "--out", "here"]), "here");
+        let parts = [["--only", "hopper-medium"], ["--only", "walker2d-medium"], ["--columns", "mopo"]];
+        let more = [["--seeds", "1"], ["--rows", "1000"], ["--set", "train.steps=5"]];
+        let mut seen: Vec<String> = parts.iter().chain(&more).map(|words| tables(words)).collect();
+        assert!(seen.iter().all(|dir| dir.starts_with("runs/reproduce/table1-quick/part-")), "{seen:?}");
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 6);
+    }
 
     #[test]
     fn cells_never_ask_for_more_threads_than_there_are_cores() {
