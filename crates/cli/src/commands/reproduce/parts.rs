@@ -43,6 +43,14 @@ impl Part {
     pub(super) fn table(header: &[&str], rows: Vec<Vec<String>>) -> Self {
         Self::Table(header.iter().map(|h| (*h).to_string()).collect(), rows)
     }
+
+    /// A table whose last column is the paper's; without it where the paper has none of these numbers.
+    pub(super) fn table_with_paper(header: &[&str], mut rows: Vec<Vec<String>>) -> Self {
+        let known = rows.iter().any(|row| row.last().is_some_and(|cell| cell != "-"));
+        let keep = header.len() - usize::from(!known);
+        rows.iter_mut().for_each(|row| row.truncate(keep));
+        Self::table(&header[..keep], rows)
+    }
 }
 
 impl Report {
@@ -218,6 +226,17 @@ fn greek(c: char) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_without_any_number_of_the_papers_has_no_column_for_them() {
+        let row = |paper: &str| vec!["mopo".to_string(), "1.0".into(), paper.into()];
+        let width = |rows: Vec<Vec<String>>| match Part::table_with_paper(&["", "ours", "paper"], rows) {
+            Part::Table(header, rows) => (header.len(), rows[0].len()),
+            _ => (0, 0),
+        };
+        assert_eq!(width(vec![row("-"), row("2.0")]), (3, 3));
+        assert_eq!(width(vec![row("-"), row("-")]), (2, 2));
+    }
 
     #[test]
     fn signs_of_a_format_are_kept_out_of_its_text() {

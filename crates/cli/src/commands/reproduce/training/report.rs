@@ -90,9 +90,8 @@ fn beside(scores: &Scores) -> Vec<Part> {
     let rows: Vec<Vec<String>> = scores.columns.iter().filter_map(row).collect();
     if !rows.is_empty() {
         parts.push(Part::heading("Wins"));
-        parts.push(Part::table(&["", "over", "ours", "paper"], rows));
-        let words = "On how many datasets the mean of the last policies is higher, as the paper counts; both counts are over \
-                     the datasets run here.";
+        parts.push(Part::table_with_paper(&["", "over", "ours", "paper"], rows));
+        let words = "On how many of the datasets run here the mean of the last policies is higher, as the paper counts.";
         parts.push(Part::text(words));
     }
     parts

@@ -83,7 +83,7 @@ impl Statistics {
                 n => format!("All runs on {n} datasets"),
             }));
             let header = ["", "interquartile mean", "95 %", "mean", "95 %", "paper's mean"];
-            parts.push(Part::table(&header, self.overall.iter().map(row).collect()));
+            parts.push(Part::table_with_paper(&header, self.overall.iter().map(row).collect()));
             let iqm = "The interquartile mean is that of the middle half of all runs: one lucky or broken run moves it little.";
             let intervals = match self.overall.iter().any(|o| o.mean.low.is_finite()) {
                 true => {
@@ -103,7 +103,7 @@ impl Statistics {
             };
             parts.push(Part::heading("Improvement"));
             let header = ["", "P(better)", "95 %", "rank sums + : −", "Wilcoxon p", "paper's p"];
-            parts.push(Part::table(&header, self.improvements.iter().map(row).collect()));
+            parts.push(Part::table_with_paper(&header, self.improvements.iter().map(row).collect()));
             let most = self.improvements.iter().map(|i| i.datasets).max().unwrap_or(0);
             let least = p_value(0.5f64.powi(most as i32 - 1).min(1.0));
             parts.push(Part::text(format!(
