@@ -7,6 +7,7 @@ use offing::algo::morel::{self, MorelConfig};
 use offing::algo::rambo::{self, RamboConfig};
 use offing::algo::recipe::{self, RecipeConfig};
 use offing::algo::{ModelConfig, Session, TrainConfig, mobile};
+use offing::data::Dataset;
 use offing::data::catalogue::set_of;
 use offing::sac::SacConfig;
 use offing::uncertainty::UncertaintyConfig;
@@ -176,7 +177,7 @@ impl Algorithm {
             "bc" => Plan::Bc(layers.read()?),
             "morel" => Plan::Morel(Box::new(layers.read()?)),
             "combo" => Plan::Combo(Box::new(layers.read()?)),
-            "rambo" => Plan::Rambo(Box::new(layers.read()?)),
+            "rambo" => Plan::Rambo(Box::new(layers.read::<RamboConfig>()?.resolved())),
             "mobile" => Plan::Mobile(Box::new(layers.read()?)),
             _ => Plan::Recipe(Box::new(layers.read()?)),
         };
@@ -209,17 +210,33 @@ impl Plan {
 
     /// Says what is wrong with the values, if anything, before a directory is made for them.
     pub(crate) fn check(&self) -> Result<()> {
-        self.train().check()?;
         match self {
-            Self::Recipe(cfg) | Self::Mobile(cfg) => cfg.rollout.check()?,
+            Self::Recipe(cfg) => cfg.check()?,
+            Self::Mobile(cfg) => mobile::check(cfg)?,
             Self::Morel(cfg) => cfg.check()?,
             Self::Combo(cfg) => cfg.check()?,
             Self::Rambo(cfg) => cfg.check()?,
-            Self::Bc(_) => {}
+            Self::Bc(cfg) => cfg.check()?,
         }
         if let Some((model, sac)) = self.model_and_learner() {
             model.ensemble.check()?;
             sac.check()?;
+        }
+        Ok(())
+    }
+
+    /// Says what these data cannot serve, if anything, before a model is fitted to them and a directory is made.
+    pub(crate) fn check_for(&self, data: &Dataset) -> Result<()> {
+        if data.rows.is_empty() {
+            bail!("{}: wanted rows to learn from, found none; ask for more with --rows", data.name);
+        }
+        match self {
+            Self::Recipe(cfg) => cfg.check_for(data)?,
+            Self::Mobile(cfg) => mobile::check_for(cfg, data)?,
+            Self::Morel(cfg) => cfg.check_for(data)?,
+            Self::Combo(cfg) => cfg.model.check_for(data)?,
+            Self::Rambo(cfg) => cfg.model.check_for(data)?,
+            Self::Bc(_) => {}
         }
         Ok(())
     }
@@ -338,6 +355,24 @@ mod tests {
         let quick =
             Algorithm::parse("mopo").unwrap().layers("antmaze-umaze-v0", None, Some("quick")).unwrap();
         assert_eq!(quick.layers.table()["train"]["episodes"].as_integer(), Some(100), "success needs many");
+    }
+
+    #[test]
+    fn the_adversary_decays_as_the_ensemble_does_and_says_so() {
+        let algorithm = Algorithm::parse("rambo").unwrap();
+        let plan = |sets: &[&str]| {
+            let mut layers = algorithm.layers("x", None, None).unwrap().layers;
+            sets.iter().try_for_each(|set| layers.set(set)).unwrap();
+            algorithm.plan(&layers)
+        };
+        let decay = |plan: &Plan| plan.table().unwrap()["adversary"]["step"]["decay"].clone();
+        let usual = plan(&[]).unwrap();
+        assert_eq!(decay(&usual), usual.table().unwrap()["model"]["ensemble"]["decay"], "written down");
+        let small = ["model.ensemble.hidden=[32,32]", "model.ensemble.decay=[0.5,0.25,0.125]"];
+        let own = toml::Value::Array([0.5, 0.25, 0.125].map(toml::Value::Float).to_vec());
+        assert_eq!(decay(&plan(&small).unwrap()), own);
+        let error = plan(&[small[0], small[1], "adversary.step.decay=[0.5]"]).unwrap_err().to_string();
+        assert!(error.contains("adversary.step.decay: wanted 3 numbers"), "{error}");
     }
 
     #[test]

@@ -5,13 +5,16 @@
 //! `kind` replaces the one below it whole, because the keys of another kind mean nothing to it; any other
 //! table is merged.
 
+mod explain;
+
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use offing::error::hint;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
+
+use self::explain::{example, explain, one_line};
 
 /// The layers collected so far.
 #[derive(Clone, Debug)]
@@ -65,7 +68,8 @@ impl Layers {
     /// strings need no quotes.
     pub(crate) fn set(&mut self, assignment: &str) -> Result<()> {
         let wrong = |found: &str| {
-            anyhow!("--set {assignment}: wanted key=value, such as model.lr=0.001, found {found}")
+            let such = example(&self.table);
+            anyhow!("--set {assignment}: wanted key=value, such as {such}, found {found}")
         };
         let (key, text) = assignment.split_once('=').ok_or_else(|| wrong("no `=`"))?;
         let parts: Vec<&str> = key.trim().split('.').map(str::trim).collect();
@@ -105,10 +109,7 @@ impl Layers {
 
     /// Reads the merged layers. Unknown keys are refused with the nearest name there is.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T> {
-        self.table
-            .clone()
-            .try_into()
-            .map_err(|error: toml::de::Error| anyhow!("{}", explain(&error, &self.table)))
+        typed(&self.table).map_err(|error| anyhow!("{}", explain(&error, &self.table, &reads::<T>)))
     }
 }
 
@@ -121,10 +122,16 @@ pub(crate) fn read_table(path: &Path) -> Result<Table> {
 /// Reads a text as one struct; `source` is named in errors.
 pub(crate) fn read_text<T: DeserializeOwned>(text: &str, source: &str) -> Result<T> {
     let table = parse(text, source)?;
-    table
-        .clone()
-        .try_into()
-        .map_err(|error: toml::de::Error| anyhow!("{source}: {}", explain(&error, &table)))
+    typed(&table).map_err(|error| anyhow!("{source}: {}", explain(&error, &table, &reads::<T>)))
+}
+
+fn typed<T: DeserializeOwned>(table: &Table) -> std::result::Result<T, toml::de::Error> {
+    table.clone().try_into()
+}
+
+/// Whether a table reads as these settings.
+fn reads<T: DeserializeOwned>(table: Table) -> std::result::Result<(), toml::de::Error> {
+    typed::<T>(&table).map(drop)
 }
 
 /// Puts `over` above `base`.
@@ -151,45 +158,6 @@ fn parse(text: &str, source: &str) -> Result<Table> {
         let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
         anyhow!("{source}: line {line}: {}; mend the file", one_line(error.message()))
     })
-}
-
-/// An error in one line, with the nearest valid name where a name is wrong.
-fn explain(error: &toml::de::Error, table: &Table) -> String {
-    let message = one_line(error.message());
-    // serde: "unknown field `a`, expected one of `b`, `c`" or "unknown variant `a`, expected `b`".
-    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    let unknown = ["unknown field", "unknown variant"].iter().find(|kind| message.starts_with(**kind));
-    if let (Some(kind), Some((name, known))) = (unknown, quoted.split_first()) {
-        let what = if *kind == "unknown field" { "configuration key" } else { "choice" };
-        let place = path_to(table, name).unwrap_or_else(|| (*name).to_string());
-        if known.is_empty() {
-            return format!("unknown {what} `{place}`; no key is allowed there");
-        }
-        return format!("unknown {what} `{place}`; {}", hint(name, known));
-    }
-    format!("configuration: {message}; mend the value")
-}
-
-/// Where in the table a key or a word stands, as a dotted path.
-fn path_to(table: &Table, name: &str) -> Option<String> {
-    for (key, value) in table {
-        if key == name {
-            return Some(key.clone());
-        }
-        let deeper = match value {
-            Value::Table(inner) => path_to(inner, name),
-            Value::String(word) if word == name => return Some(format!("{key} = {name}")),
-            _ => None,
-        };
-        if let Some(rest) = deeper {
-            return Some(format!("{key}.{rest}"));
-        }
-    }
-    None
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The same values in fewer digits: TOML knows f64 alone, in which an f32 of 0.01 has become 0.009999999776482582.
@@ -338,7 +306,7 @@ mod tests {
             ("modle.lr=1", &["`modle`", "did you mean `model`?"]),
             ("estimator.kind=sumoo", &["estimator.kind = sumoo", "did you mean `sumo`?"]),
             ("estimator.kk=2", &["`estimator.kk`", "did you mean `k`?"]),
-            ("steps=many", &["configuration", "many"]),
+            ("steps=many", &["configuration key `steps`", "found \"many\""]),
             ("steps", &["key=value", "no `=`"]),
             ("=3", &["an empty name"]),
             ("steps=", &["no value"]),

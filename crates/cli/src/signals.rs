@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 static EMBEDDED: AtomicBool = AtomicBool::new(false);
+static KEEPS_NOTHING: AtomicBool = AtomicBool::new(false);
 
 /// Listens from now on. Called by commands that can stop in an orderly way; the others die at once, as programs do.
 pub(crate) fn listen() {
@@ -15,8 +16,21 @@ pub(crate) fn listen() {
         if ASKED.swap(true, Ordering::SeqCst) {
             std::process::exit(130);
         }
-        eprintln!("\n· saving a checkpoint, then stopping (once more to stop without)");
+        eprintln!("\n· {}", answer(KEEPS_NOTHING.load(Ordering::SeqCst)));
     });
+}
+
+/// What the first Ctrl-C is answered with.
+fn answer(keeps_nothing: bool) -> &'static str {
+    match keeps_nothing {
+        true => "stopping at the next opportunity; nothing is kept (once more to stop at once)",
+        false => "saving a checkpoint, then stopping (once more to stop without)",
+    }
+}
+
+/// Says that this command has no checkpoints: who stops it is not promised one.
+pub(crate) fn keep_nothing() {
+    KEEPS_NOTHING.store(true, Ordering::SeqCst);
 }
 
 /// Also stops in an orderly way when standard input ends: whoever started this process has stopped or is no more.
@@ -41,4 +55,15 @@ pub(crate) fn leave_to_host() {
 /// What the first Ctrl-C does.
 pub(crate) fn ask_to_stop() {
     ASKED.store(true, Ordering::SeqCst);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_is_promised_only_where_there_is_one() {
+        assert!(answer(false).contains("saving a checkpoint"));
+        assert!(!answer(true).contains("saving") && answer(true).contains("nothing is kept"));
+    }
 }

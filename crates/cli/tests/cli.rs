@@ -114,6 +114,21 @@ fn a_set_keeps_its_rows_through_every_format() {
 }
 
 #[test]
+fn a_log_that_is_only_named_like_a_robot_is_not_taken_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("hopper_logs.csv");
+    let mut text = String::from("obs_0,obs_1,act_0,reward,next_obs_0,next_obs_1,done,timeout\n");
+    for i in 0..200 {
+        let (x, end) = (f64::from(i % 20) / 20.0, i32::from(i % 20 == 19));
+        text += &format!("{x},{},{},1.0,{},{},0,{end}\n", 1.0 - x, x / 2.0, x + 0.05, 0.95 - x);
+    }
+    std::fs::write(&log, text).unwrap();
+    let audit = stdout(&["data", "audit", log.to_str().unwrap()]);
+    assert!(audit.contains("named like hopper") && audit.contains("own-hopper_logs"), "{audit}");
+    assert!(!audit.contains("normalised score"), "{audit}");
+}
+
+#[test]
 fn a_thread_count_that_no_machine_has_is_refused() {
     for threads in ["0", "99999", "two"] {
         let output = offing(&["--threads", threads, "data", "list"]);

@@ -73,7 +73,7 @@ fn a_model_is_fitted_once_and_reported() {
 fn wrong_settings_are_one_line() {
     for (set, pieces) in [
         ("model.membres=3", ["model.membres", "did you mean `members`?"]),
-        ("model.elites=9", ["elites", "wanted from 1 to 7"]),
+        ("model.elites=9", ["model.elites: ", "wanted from 1 to 7"]),
         ("modl.lr=1", ["modl", "did you mean `model`?"]),
     ] {
         let dir = tempfile::tempdir().unwrap();

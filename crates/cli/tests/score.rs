@@ -65,6 +65,23 @@ fn scores_support_saved_index_and_alarm() {
     let lines: Vec<String> = String::from_utf8(out.stdout).unwrap().lines().map(String::from).collect();
     assert!(lines.len() == 2 && lines[0].ends_with(" ok") && lines[1].ends_with(" alarm"), "{lines:?}");
     assert!(String::from_utf8_lossy(&out.stderr).contains("ms (median)"));
+    // A header is no row, and a bad line does not end the watch.
+    let header = "obs_0,obs_1,act_0,next_obs_0,next_obs_1\n";
+    let input = format!("{header}0.1,0.2,-0.25,0.2,0.4\n1,2,3\n0.2,0.4,-0.25,0.3,0.6\r\n");
+    let out = offing(&["-q", "score", &index, "-", "--alpha", "1"], &input);
+    let error = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!((out.status.code(), error.lines().count()), (Some(2), 1), "{error}");
+    assert!(error.contains("line 3: wanted 5 numbers") && error.contains("passed over"), "{error}");
+    assert_eq!(String::from_utf8(out.stdout).unwrap().matches(" ok").count(), 2, "the others are scored");
+    let out = offing(&["-q", "score", &index, "-", "--alpha", "1"], &format!("{input}900,0,0,0,0\n"));
+    assert_eq!(out.status.code(), Some(3), "an alarm counts for more");
+    let out = offing(&["-q", "score", &index, "-"], header);
+    assert!(out.status.success() && out.stdout.is_empty());
+    // What cannot be kept is shown all the same.
+    let nowhere = path("data.knn/scores.json");
+    let out = offing(&["-q", "score", &index, &far, "--json", &nowhere], "");
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&out.stdout).contains("largest u"));
 }
 
 #[test]

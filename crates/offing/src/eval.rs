@@ -70,9 +70,9 @@ impl Evaluation {
         if n > 1.0 { (squares / (n - 1.0)).sqrt() } else { 0.0 }
     }
 
-    /// Standard error of the mean return.
-    pub fn standard_error(&self) -> f64 {
-        self.std() / (self.returns.len() as f64).sqrt()
+    /// Standard error of the mean return; unknown for a single episode.
+    pub fn standard_error(&self) -> Option<f64> {
+        (self.returns.len() > 1).then(|| self.std() / (self.returns.len() as f64).sqrt())
     }
 
     /// Mean episode length.

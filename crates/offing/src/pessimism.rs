@@ -85,26 +85,27 @@ pub struct Guard {
 }
 
 impl Pessimism {
+    /// Says what is wrong with the values, if anything.
+    pub fn check(&self) -> Result<()> {
+        let values: [(&str, Option<f32>); 2] = match *self {
+            Self::Ignore {} => [("", None), ("", None)],
+            Self::Penalize { lambda, reward_range, .. } => {
+                [("lambda", Some(lambda)), ("reward_range", reward_range)]
+            }
+            Self::Truncate { alpha } => [("alpha", Some(alpha)), ("", None)],
+            Self::Halt { alpha, penalty } => [("alpha", Some(alpha)), ("penalty", Some(penalty))],
+        };
+        for (name, value) in values {
+            if let Some(x) = value.filter(|x| !(*x >= 0.0 && x.is_finite())) {
+                return Err(Error::Invalid(format!("pessimism.{name}: wanted a number from 0, found {x}")));
+            }
+        }
+        Ok(())
+    }
+
     /// Fixes ε and r_max from the dataset: `baseline` is the estimator's largest leave-one-out score there.
     pub fn calibrate(self, baseline: f32, rewards: &Array1<f32>) -> Result<Guard> {
-        let invalid = |what: &str, found: f32| {
-            Err(Error::Invalid(format!("pessimism.{what}: wanted a number from 0, found {found}")))
-        };
-        match self {
-            Self::Penalize { lambda, .. } if !(lambda >= 0.0 && lambda.is_finite()) => {
-                return invalid("lambda", lambda);
-            }
-            Self::Penalize { reward_range: Some(range), .. } if !(range >= 0.0 && range.is_finite()) => {
-                return invalid("reward_range", range);
-            }
-            Self::Truncate { alpha } | Self::Halt { alpha, .. } if !(alpha >= 0.0 && alpha.is_finite()) => {
-                return invalid("alpha", alpha);
-            }
-            Self::Halt { penalty, .. } if !(penalty >= 0.0 && penalty.is_finite()) => {
-                return invalid("penalty", penalty);
-            }
-            _ => {}
-        }
+        self.check()?;
         let low = rewards.iter().copied().fold(f32::INFINITY, f32::min);
         let high = rewards.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let reward_range = match self {
@@ -268,5 +269,18 @@ mod tests {
         let error =
             Pessimism::Truncate { alpha: f32::NAN }.calibrate(1.0, &ndarray::arr1(&[0.0])).unwrap_err();
         assert!(error.to_string().contains("pessimism.alpha"), "{error}");
+        let penalty = |lambda, reward_range| Pessimism::Penalize {
+            lambda,
+            normaliser: Normaliser::Dataset,
+            reward_range,
+        };
+        for (rule, word) in [
+            (penalty(-1.0, None), "pessimism.lambda"),
+            (penalty(1.0, Some(-1.0)), "pessimism.reward_range"),
+            (Pessimism::Halt { alpha: 1.0, penalty: f32::INFINITY }, "pessimism.penalty"),
+        ] {
+            assert!(rule.check().unwrap_err().to_string().contains(word), "{rule:?}");
+        }
+        assert!(Pessimism::Ignore {}.check().is_ok() && penalty(0.0, Some(0.0)).check().is_ok());
     }
 }

@@ -39,6 +39,11 @@ fn files_that_are_no_datasets_are_refused() {
         check(&file(name, b"\n <html>gone</html>"), &["HTML page"]);
     }
     check(&file("b.hdf5", b"not a dataset"), &["wanted a dataset", "6e, 6f, 74"]);
+    let table = b"obs_0,act_0,reward\n1,2,3\n2,3,4\n";
+    check(&file("b.txt", table), &["looks like CSV", "name it .csv"]);
+    check(&file("b.parquet", table), &["looks like CSV", "name it .csv"]);
+    check(&file("tabs.txt", b"obs_0\tact_0\treward\n1\t2\t3\n"), &["name it .tsv"]);
+    check(&file("b.json", b"{\"obs\": [1, 2]}"), &["7b, 22"]);
     check(&file("c.hdf5", b"\x89HDF\r\n\x1a\n"), &["damaged or truncated"]);
     check(&file("c.parquet", b"PAR1PAR1"), &["damaged or truncated"]);
     check(&file("c.npz", b"PK\x03\x04"), &["damaged or truncated"]);
@@ -73,18 +78,32 @@ fn bad_tables_name_column_and_row() {
     let header = "obs_0,act_0,reward,next_obs_0,terminal,step";
     let row = "1,2,3,4,0,0";
     let at = |rows: &[&str], parts: &[&str]| check(&csv_with(dir.path(), header, rows), parts);
-    at(&[row, "x,2,3,4,0,0"], &["`obs_0`", "a number", "`x` in row 1"]);
-    at(&[row, "1,,3,4,0,0"], &["`act_0`", "empty cell in row 1"]);
-    at(&[row, "1,2,nan,4,0,0"], &["`reward`", "finite", "NaN in row 1"]);
-    at(&[row, "1,2,3,inf,0,0"], &["`next_obs_0`", "finite", "inf in row 1"]);
-    at(&[row, "1,2,3,4,0.5,0"], &["`terminal`", "0 or 1", "0.5 in row 1"]);
-    at(&[row, "1,2,3,4,0,0.5"], &["`step`", "integers", "0.5 in row 1"]);
+    at(&[row, "x,2,3,4,0,0"], &["`obs_0`", "a number", "`x` in line 3"]);
+    at(&[row, "1,,3,4,0,0"], &["`act_0`", "empty cell in line 3"]);
+    at(&[row, "1,2,nan,4,0,0"], &["`reward`", "finite", "NaN in line 3"]);
+    at(&[row, "1,2,3,inf,0,0"], &["`next_obs_0`", "finite", "inf in line 3"]);
+    at(&[row, "1,2,3,4,0.5,0"], &["`terminal`", "0 or 1", "0.5 in line 3"]);
+    at(&[row, "1,2,3,4,0,0.5"], &["`step`", "integers", "0.5 in line 3"]);
     at(&[row, "1,2,3"], &["uneven rows"]);
     at(&[], &["at least one row"]);
     check(&csv_with(dir.path(), "obs_0,reward", &["1,2"]), &["`act_0`", "only obs_0, reward"]);
     check(&csv_with(dir.path(), "obs_0,act_0", &["1,2"]), &["`reward`"]);
     let lone = csv_with(dir.path(), "obs_0,act_0,reward", &["1,2,3"]);
     check(&lone, &["at least one transition", "next observations"]);
+}
+
+#[test]
+fn lines_are_counted_as_an_editor_counts_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.csv");
+    for (text, line) in [
+        ("obs_0,act_0,reward\r\n1,2,3\r\nx,2,3\r\n", "line 3"),
+        ("\u{feff}obs_0,act_0,reward\n1,2,3\n\n\nx,2,3\n", "line 5"),
+        ("obs_0,act_0,reward,why\n1,2,3,\"a\nb\"\nx,2,3,c", "line 4"),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        check(&path, &[&format!("found `x` in {line};")]);
+    }
 }
 
 #[test]
@@ -97,7 +116,11 @@ fn columns_must_be_told_apart() {
     at("obs_0,obs_2,act_0,reward", &["`obs_0`", "number 1 next", "found `obs_2`", "column map"]);
     at("obs_2,obs_3,act_0,reward", &["`obs`", "number 0 next", "found `obs_2`"]);
     at("obs_0,act_0,reward,reward", &["`reward`", "one column of this name", "found 2", "rename"]);
-    // Counting from one is a habit, not a gap; what is not used may be there twice.
+    // One series from 1 beside another from 0 has lost its first column.
+    at("obs_1,obs_2,act_0,reward", &["`obs_1`", "counted from 0", "add the missing column"]);
+    at("obs_0,obs_1,act_1,reward", &["`act_1`", "counted from 0"]);
+    at("obs_0,next_obs_1,act_0,reward", &["`next_obs_1`", "counted from 0"]);
+    // Counting all from one is a habit, not a gap; what is not used may be there twice.
     let fine = csv_with(dir.path(), "obs_1,obs_2,act_1,reward,x,x", &["1,2,3,4,5,6", "2,3,4,5,6,7"]);
     assert_eq!(read(&fine, &ReadOptions::default()).unwrap().rows.obs.ncols(), 2);
 }
@@ -119,6 +142,37 @@ fn column_maps_are_checked() {
 }
 
 #[test]
+fn a_column_map_for_another_format_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let map: offing::data::ColumnMap =
+        serde_json::from_str(r#"{"obs": ["a"], "act": ["b"], "rew": "c"}"#).unwrap();
+    for format in [Format::Npz, Format::D4rl, Format::Minari] {
+        let path = dir.path().join(if format == Format::Minari {
+            "m".into()
+        } else {
+            format!("a.{}", format.name())
+        });
+        write(&made(30, 4, false), &path, format).unwrap();
+        let error = with_options(&path, |o| o.columns = Some(map.clone())).unwrap_err().to_string();
+        assert!(error.contains("wanted CSV or Parquet for a column map"), "{error}");
+        assert!(error.contains("observations") && !error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn a_made_file_with_the_columns_of_another_task_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.hdf5");
+    let mut data = made(30, 4, false);
+    data.meta = [("made_by".into(), "offing 0.1.0".into()), ("set".into(), "hopper-medium".into())].into();
+    write(&data, &path, Format::D4rl).unwrap();
+    check(
+        &path,
+        &["`metadata/set`", "11 observations and 3 actions, as hopper has", "with 4 and 2", "make it again"],
+    );
+}
+
+#[test]
 fn names_cannot_speak_to_the_terminal() {
     let dir = tempfile::tempdir().unwrap();
     let path = csv_with(dir.path(), "\"x\u{1b}[31m\ny\",act_0,reward", &["1,2,3", "q,3,4"]);
@@ -126,7 +180,7 @@ fn names_cannot_speak_to_the_terminal() {
     let map =
         serde_json::from_str(r#"{"obs": ["x\u001b[31m\ny"], "act": ["act_0"], "rew": "reward"}"#).unwrap();
     let error = with_options(&path, |o| o.columns = Some(map)).unwrap_err().to_string();
-    assert!(error.contains(r"`x\u{1b}[31m\ny`: wanted a number, found `q` in row 1"), "{error}");
+    assert!(error.contains(r"`x\u{1b}[31m\ny`: wanted a number, found `q` in line 4"), "{error}");
     assert!(!error.contains(char::is_control), "{error:?}");
 }
 
@@ -139,7 +193,9 @@ fn non_finite_entries_are_named_or_let_through() {
         data.rows.obs[[123, 2]] = f32::NAN;
         data.rows.rew[200] = f32::INFINITY;
         write(&data, &path, format).unwrap();
-        check(&path, &["row 123", "finite", "NaN"]);
+        // The first line of a text table holds the names, and lines count from 1.
+        let place = if format == Format::Csv { "line 125" } else { "row 123" };
+        check(&path, &[place, "finite", "NaN"]);
         let back = with_options(&path, |o| o.allow_non_finite = true).unwrap();
         assert!(back.rows.obs[[123, 2]].is_nan() && back.rows.rew[200].is_infinite());
     }

@@ -149,6 +149,109 @@ fn a_table_with_other_names_needs_a_column_map() {
     assert!(error.contains("`height`"), "{error}");
 }
 
+#[test]
+fn a_name_like_a_robots_counts_only_with_its_widths() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = made(300, 4, false);
+    for (name, body) in [
+        ("hopper_logs", "hopper"),
+        ("Hopper-logs", "hopper"),
+        ("ant_trail", "ant"),
+        ("antmaze_mine", "antmaze"),
+    ] {
+        for format in ALL {
+            let path = target(dir.path(), &format!("{name}-{}", format.name()), format);
+            let named = Dataset { name: format!("{name}-{}", format.name()), ..data.clone() };
+            write(&named, &path, format).unwrap();
+            let back = read(&path, &ReadOptions::default()).unwrap();
+            check_same(&back, &data);
+            assert!(back.name.starts_with(&format!("own-{name}")), "{}", back.name);
+            assert_eq!(offing::data::scores::reference(&back.name), None);
+            let note = &back.reading.notes[0];
+            let wanted = format!("named like {body}, which has ");
+            assert!(note.starts_with(&wanted) && note.contains("; these have 4 and 2, so"), "{note}");
+        }
+    }
+    // With the widths of the task a name is what it says.
+    let start = made(300, 11, false);
+    let act = ndarray::Array2::from_shape_fn((300, 3), |(i, j)| ((i + j) as f32).sin());
+    let hopper = Dataset { rows: offing::Batch { act, ..start.rows.clone() }, ..start };
+    let path = dir.path().join("hopper_logs.csv");
+    write(&hopper, &path, Format::Csv).unwrap();
+    let back = read(&path, &ReadOptions::default()).unwrap();
+    assert_eq!(
+        (back.name.as_str(), back.reading.notes.len()),
+        ("hopper_logs", 0),
+        "{:?}",
+        back.reading.notes
+    );
+}
+
+#[test]
+fn a_made_set_says_itself_what_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("hopper-x.parquet");
+    let act = ndarray::Array2::from_shape_fn((300, 6), |(i, j)| ((i + j) as f32).sin());
+    let start = made(300, 17, false);
+    let meta =
+        [("made_by".to_string(), "offing".to_string()), ("set".into(), "walker2d-random".into())].into();
+    let data = Dataset { rows: offing::Batch { act, ..start.rows.clone() }, meta, ..start };
+    write(&data, &path, Format::Parquet).unwrap();
+    let back = read(&path, &ReadOptions::default()).unwrap();
+    assert_eq!((back.name.as_str(), back.reading.notes.len()), ("walker2d-random", 0));
+    // Chosen columns are no longer that task's.
+    let map = ColumnMap {
+        obs: vec!["obs_0".into(), "obs_1".into()],
+        act: vec!["act_0".into()],
+        rew: "reward".into(),
+        ..ColumnMap::default()
+    };
+    let chosen = with_options(&path, |o| o.columns = Some(map)).unwrap();
+    assert_eq!(chosen.name, "own-walker2d-random");
+}
+
+#[test]
+fn columns_that_nothing_reads_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.csv");
+    let notes = |header: &str, options: &ReadOptions| {
+        let cells = header.split(',').count();
+        let row = |i: usize| vec![(i % 2).to_string(); cells].join(",");
+        let rows: Vec<String> = (0..5).map(row).collect();
+        std::fs::write(&path, format!("{header}\n{}\n", rows.join("\n"))).unwrap();
+        read(&path, options).unwrap().reading.notes.join("\n")
+    };
+    let plain = ReadOptions::default();
+    let found = notes("obs_0,obs_1,act_0,reward,nextobs_0,nextobs_1,finished,time_out", &plain);
+    let wanted = "not used: nextobs_0 … nextobs_1, finished, time_out; did you mean `next_obs_0` and `done` and `timeout`?";
+    assert!(found.contains(wanted), "{found}");
+    let found = notes("obs_0,act_0,reward,done,timeout,finished,battery", &plain);
+    assert!(found.contains("not used: finished, battery") && !found.contains("did you mean"), "{found}");
+    let map = ColumnMap {
+        obs: vec!["obs_0".into()],
+        act: vec!["act_0".into()],
+        rew: "reward".into(),
+        ..ColumnMap::default()
+    };
+    let chosen = ReadOptions { columns: Some(map), ..ReadOptions::default() };
+    let found = notes("obs_0,act_0,reward,nextobs_0,finished", &chosen);
+    assert!(found.contains("not used: nextobs_0, finished") && !found.contains("did you mean"), "{found}");
+    assert!(!notes("obs_0,act_0,reward,done", &plain).contains("not used"));
+}
+
+#[test]
+fn a_row_that_is_both_done_and_cut_is_told_where_there_is_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.csv");
+    let notes = |last: &str| {
+        let text = format!("obs_0,act_0,reward,next_obs_0,done,timeout\n1,0,1,2,0,0\n2,0,1,3,1,0\n{last}\n");
+        std::fs::write(&path, text).unwrap();
+        read(&path, &ReadOptions::default()).unwrap().reading.notes.join("\n")
+    };
+    assert!(notes("5,0,1,6,1,1").contains("rows with both `done` and a timeout (1)"));
+    assert!(!notes("5,0,1,6,0,1").contains("rows with both"));
+}
+
 /// Three episodes of four rows as text, with `episode` ids and the separator given.
 fn table(ids: [&str; 3], separator: &str) -> String {
     let mut text = ["obs_0", "act_0", "reward", "episode"].join(separator) + "\n";
@@ -228,12 +331,16 @@ fn arrays_in_column_order_are_read_as_they_are_meant() {
                 ("observations", npy(descr, "True", "(3, 2)", &[1.0, 2.0, 3.0, 10.0, 20.0, 30.0])),
                 ("actions", npy("<f4", "True", "(3,)", &[0.0, 1.0, 2.0])),
                 ("rewards", npy("<f4", "False", "(3,)", &[1.0, 2.0, 3.0])),
-                ("terminals", flags),
+                ("terminals", flags.clone()),
+                ("next_observation", flags),
             ],
         );
         read(&path, &ReadOptions::default())
     };
     let data = write("<f4").unwrap();
+    assert_eq!(data.reading.ignored_keys, ["next_observation"]);
+    let note = "not used: next_observation; did you mean `next_observations`?";
+    assert_eq!(data.reading.notes[0], note);
     assert_eq!(data.rows.obs, ndarray::array![[1.0, 10.0], [2.0, 20.0]]);
     assert_eq!(data.rows.next_obs, ndarray::array![[2.0, 20.0], [3.0, 30.0]]);
     let error = write("<f2").unwrap_err().to_string();

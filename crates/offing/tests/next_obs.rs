@@ -7,7 +7,8 @@ mod made;
 use std::path::Path;
 
 use made::with_options;
-use offing::data::{Dataset, TerminalNext};
+use offing::data::audit::{Severity, audit};
+use offing::data::{Dataset, Ends, TerminalNext};
 
 /// A walk to a goal as in AntMaze, as a CSV table: terminal for every step near the goal while the walk goes on, a
 /// time limit after `length` steps, then a reset to the start.
@@ -135,4 +136,35 @@ fn unmarked_episode_ends_are_found_in_any_unit_and_despite_rounding() {
         assert_eq!(data.episodes.len(), 10, "unit {unit}");
         assert!(data.episodes.iter().all(|e| e.len() == 20), "unit {unit}");
     }
+}
+
+#[test]
+fn many_resets_without_a_mark_are_never_called_clean() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.csv");
+    // So many alike that the longest steps of the file are resets: none of them looks implausible to the reader.
+    let mut text = String::from("obs_0,obs_1,obs_2,obs_3,act_0,reward\n");
+    for (e, t) in (0..30).flat_map(|e| (0..200).map(move |t| (e, t))) {
+        for j in 0..4 {
+            let start = 0.1 * ((7 * e + 3 * j) % 11) as f32;
+            text.push_str(&format!("{},", start + 0.15 * (0.3 * t as f32 + (j + e) as f32).sin()));
+        }
+        text.push_str(&format!("{},{}\n", (t as f32).sin(), (t as f32).cos()));
+    }
+    std::fs::write(&path, text).unwrap();
+    let data = with_options(&path, |_| ()).unwrap();
+    assert_eq!((data.reading.ends, data.rows.len(), data.episodes.len()), (Ends::Unknown, 5999, 1));
+    let found = audit(&data, None);
+    assert_eq!(found.verdict(), Severity::Note);
+    let ends = found.findings.iter().find(|f| f.check == "unknown episode ends").unwrap();
+    assert_eq!((ends.severity, ends.count, ends.first_row), (Severity::Note, 29, Some(199)));
+    assert!(
+        ends.detail.contains("29 steps are far longer") && ends.detail.contains("episode column"),
+        "{ends:?}"
+    );
+    // A file that tells is not suspected, however its steps look.
+    walks(&path, |_| true);
+    assert_eq!(with_options(&path, |_| ()).unwrap().reading.ends, Ends::Told);
+    antmaze_like(&path, 10, 100, false);
+    assert_eq!(with_options(&path, |_| ()).unwrap().reading.ends, Ends::TerminalsOnly);
 }

@@ -199,12 +199,19 @@ pub(crate) fn make_shown(context: &Context, recipe: &Recipe, options: &MakeOptio
     bar.finish_and_clear();
     let made = made?;
     let (verb, by) = (if made.fresh { "made" } else { "found" }, made.behaviour.join(", "));
-    context.say(&format!("{verb} {} rows of {} by {by}", term::count(options.rows), recipe.name));
+    context.say(&format!("{verb} {} of {} by {by}", rows_of(options.rows), recipe.name));
     Ok(made.path)
 }
 
-/// Reads a dataset by path, id or name; a made set is made on first use.
+/// Reads a dataset by path, id or name and says what a user should know about how it was understood.
 pub(crate) fn load(context: &Context, name: &str, options: ReadOptions) -> Result<(Dataset, Origin)> {
+    let (dataset, origin) = load_silently(context, name, options)?;
+    dataset.reading.notes.iter().for_each(|note| context.say(&format!("{}: {note}", dataset.name)));
+    Ok((dataset, origin))
+}
+
+/// [`load`] for a command that shows the notes itself. A made set is made on first use.
+fn load_silently(context: &Context, name: &str, options: ReadOptions) -> Result<(Dataset, Origin)> {
     let (path, origin) = match context.catalogue.find(name)? {
         Found::File { path, origin } => (path, origin),
         Found::ToMake(recipe) => {
@@ -217,13 +224,10 @@ pub(crate) fn load(context: &Context, name: &str, options: ReadOptions) -> Resul
         Origin::Own => path.file_stem().and_then(|stem| d4rl_id(&stem.to_string_lossy())),
         _ => Some(name.to_string()),
     };
-    let mut dataset = data::read(&path, &ReadOptions { name: named, ..options })?;
-    let mut origin = origin;
-    if let (Some(_), Some(set)) = (dataset.meta.get("made_by"), dataset.meta.get("set")) {
-        // A made file says itself which set it is, whatever it is called now.
-        (dataset.name, origin) = (set.clone(), Origin::Made);
-    }
-    Ok((dataset, origin))
+    let dataset = data::read(&path, &ReadOptions { name: named, ..options })?;
+    // A made file says itself which set it is, whatever it is called now; of chosen columns it no longer is that set.
+    let is_made = dataset.meta.contains_key("made_by") && dataset.meta.get("set") == Some(&dataset.name);
+    Ok((dataset, if is_made { Origin::Made } else { origin }))
 }
 
 fn list(context: &Context) -> Result<ExitCode> {
@@ -242,21 +246,25 @@ fn list(context: &Context) -> Result<ExitCode> {
 
 fn size(path: &Path) -> String {
     let file = if path.is_dir() { path.join("data/main_data.hdf5") } else { path.to_path_buf() };
-    std::fs::metadata(file).map_or_else(|_| "?".into(), |m| format!("{:.1} MB", m.len() as f64 / 1e6))
+    std::fs::metadata(file).map_or_else(|_| "?".into(), |m| bytes(m.len()))
+}
+
+/// A size in the unit that leaves something before the point.
+fn bytes(count: u64) -> String {
+    match count {
+        0..1_000_000 => format!("{:.1} kB", count as f64 / 1e3),
+        _ => format!("{:.1} MB", count as f64 / 1e6),
+    }
 }
 
 fn info(context: &Context, args: &Named) -> Result<ExitCode> {
-    let (data, origin) = load(context, &args.dataset, args.reading.options()?)?;
+    let (data, origin) = load_silently(context, &args.dataset, args.reading.options()?)?;
     out!("{} ({origin}, {})", data.name, data.format.name());
     let rows = &data.rows;
     let mut facts = vec![
         (
             "transitions",
-            format!(
-                "{} of {} rows in the file",
-                term::count(rows.len()),
-                term::count(data.reading.rows_in_file)
-            ),
+            format!("{} of {} in the file", term::count(rows.len()), rows_of(data.reading.rows_in_file)),
         ),
         ("observation", format!("{} wide", rows.obs_dim())),
         ("action", format!("{} wide", rows.act_dim())),
@@ -264,22 +272,33 @@ fn info(context: &Context, args: &Named) -> Result<ExitCode> {
         ("next states", data.reading.next_obs.clone()),
         ("simulator states", if data.sim.is_some() { "yes (qpos, qvel)".into() } else { "no".into() }),
     ];
-    facts.extend(
-        data.reading.dropped.iter().map(|(why, n)| ("left out", format!("{} rows, {why}", term::count(*n)))),
-    );
+    facts.extend(data.reading.dropped.iter().map(|(why, n)| ("left out", format!("{}, {why}", rows_of(*n)))));
     facts.extend(data.reading.notes.iter().map(|note| ("note", note.clone())));
-    if !data.reading.ignored_keys.is_empty() {
-        facts.push(("keys not used", data.reading.ignored_keys.join(", ")));
+    let untold = untold_keys(&data);
+    if !untold.is_empty() {
+        facts.push(("keys not used", untold.join(", ")));
     }
     facts.extend(data.meta.iter().map(|(k, v)| (k.as_str(), v.clone())));
     out!("{}", term::text_table(&["", ""], facts.into_iter().map(|(k, v)| vec![k.to_string(), v])));
     Ok(ExitCode::SUCCESS)
 }
 
+/// Keys that were not used and that no note tells of: of a file with keys that may be misspelt, a note lists these.
+fn untold_keys(data: &Dataset) -> Vec<&str> {
+    let told = data.reading.notes.iter().any(|note| note.starts_with("not used: "));
+    let is_remark = |key: &str| key.starts_with("infos/") || key.starts_with("metadata/");
+    data.reading.ignored_keys.iter().map(String::as_str).filter(|key| !told || is_remark(key)).collect()
+}
+
+/// "1 row", "2,000 rows".
+fn rows_of(count: usize) -> String {
+    format!("{} row{}", term::count(count), if count == 1 { "" } else { "s" })
+}
+
 fn run_audit(context: &Context, args: &Audit) -> Result<ExitCode> {
     // The audit itself reports values that are not numbers; a reader that stopped at the first would hide the rest.
     let options = ReadOptions { allow_non_finite: true, ..args.named.reading.options()? };
-    let (data, origin) = load(context, &args.named.dataset, options)?;
+    let (data, origin) = load_silently(context, &args.named.dataset, options)?;
     let found = audit(&data, horizon(&data.name));
     print_audit(&found, origin);
     if let Some(path) = &args.json {
@@ -329,6 +348,12 @@ mod tests {
     struct Alone {
         #[command(flatten)]
         reading: Reading,
+    }
+
+    #[test]
+    fn counts_and_sizes_read_well() {
+        assert_eq!([1, 2, 2000].map(rows_of), ["1 row", "2 rows", "2,000 rows"]);
+        assert_eq!([120, 3_500, 12_340_000].map(bytes), ["0.1 kB", "3.5 kB", "12.3 MB"]);
     }
 
     #[test]

@@ -49,7 +49,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
 
 /// The two policies every run has, in the order of tables: what was learnt, and what the simulator chose on the way.
 pub(crate) const POLICIES: [(&str, &str); 2] =
-    [("last policy", "policy.safetensors"), ("best on the way", "best.safetensors")];
+    [(LAST, "policy.safetensors"), ("best on the way", "best.safetensors")];
+
+/// What a run's last policy is called.
+pub(crate) const LAST: &str = "last policy";
 
 fn of_run(context: &Context, args: &Args, dir: &Path) -> Result<ExitCode> {
     if args.task.is_some() {
@@ -69,7 +72,7 @@ fn of_run(context: &Context, args: &Args, dir: &Path) -> Result<ExitCode> {
         let path = dir.join(file);
         match path.exists() {
             true => found.push((name, file, play(context, args, &task, physics, Some(&path))?)),
-            false if name == "last policy" => {
+            false if name == LAST => {
                 context.say("the run is not finished: its last policy is written at its end")
             }
             false => context.say("no policy was scored on the way, so there is no best one"),
@@ -77,6 +80,17 @@ fn of_run(context: &Context, args: &Args, dir: &Path) -> Result<ExitCode> {
     }
     let behaviour = mean_return(&data);
     let reference = d4rl_reference(&data.name, physics);
+    let mut rows: Vec<Vec<String>> = POLICIES
+        .iter()
+        .map(|(name, _)| match found.iter().find(|(found, ..)| found == name) {
+            Some((_, _, result)) => row(name, result, reference),
+            None => vec![name.to_string(), "0".into(), "-".into(), "-".into(), "-".into(), "-".into()],
+        })
+        .collect();
+    let score = behaviour.zip(reference).map_or("-".into(), |(mean, r)| format!("{:.1}", r.normalise(mean)));
+    let mean = behaviour.map_or("-".into(), term::number);
+    rows.push(vec!["dataset's mean return".into(), "-".into(), mean, "-".into(), "-".into(), score]);
+    out!("{}", term::table(&header(&format!("{} on {}", written.algorithm, data.name)), rows));
     if let Some(path) = &args.json {
         let policies = found.iter().map(|(name, file, result)| {
             let mut value = figures(result, reference);
@@ -93,17 +107,6 @@ fn of_run(context: &Context, args: &Args, dir: &Path) -> Result<ExitCode> {
         });
         write_json(path, &value)?;
     }
-    let mut rows: Vec<Vec<String>> = POLICIES
-        .iter()
-        .map(|(name, _)| match found.iter().find(|(found, ..)| found == name) {
-            Some((_, _, result)) => row(name, result, reference),
-            None => vec![name.to_string(), "0".into(), "-".into(), "-".into(), "-".into(), "-".into()],
-        })
-        .collect();
-    let score = behaviour.zip(reference).map_or("-".into(), |(mean, r)| format!("{:.1}", r.normalise(mean)));
-    let mean = behaviour.map_or("-".into(), term::number);
-    rows.push(vec!["dataset's mean return".into(), "-".into(), mean, "-".into(), "-".into(), score]);
-    out!("{}", term::table(&header(&format!("{} on {}", written.algorithm, data.name)), rows));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -115,6 +118,7 @@ fn of_policy(context: &Context, args: &Args) -> Result<ExitCode> {
     let path = (args.policy != "uniform").then(|| Path::new(&args.policy));
     let result = play(context, args, task, physics, path)?;
     let reference = d4rl_reference(task, physics);
+    print(&[(args.policy.clone(), &result)], task, reference);
     if let Some(path) = &args.json {
         let mut value = figures(&result, reference);
         value.insert("policy".into(), json!(args.policy));
@@ -124,7 +128,6 @@ fn of_policy(context: &Context, args: &Args) -> Result<ExitCode> {
         value.insert("stochastic".into(), json!(args.stochastic));
         write_json(path, &value.into())?;
     }
-    print(&[(args.policy.clone(), &result)], task, reference);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -165,7 +168,7 @@ fn play(
 fn figures(result: &Evaluation, reference: Option<Reference>) -> serde_json::Map<String, serde_json::Value> {
     let score = reference.map(|r| result.score(&r));
     let value = json!({
-        "mean": result.mean(), "std": result.std(), "standard_error": result.standard_error(),
+        "mean": result.mean(), "std": spread(result), "standard_error": result.standard_error(),
         "normalised_score": score, "episodes": result,
     });
     value.as_object().cloned().unwrap_or_default()
@@ -186,16 +189,44 @@ fn header(title: &str) -> [&str; 6] {
     [title, "episodes", "mean return ± s.e.", "std", "mean length", "normalised score"]
 }
 
+/// Standard deviation of the returns; unknown for a single episode.
+fn spread(result: &Evaluation) -> Option<f64> {
+    (result.returns.len() > 1).then(|| result.std())
+}
+
+/// The mean return with its standard error, which a single episode does not have.
+pub(crate) fn mean_with_error(result: &Evaluation) -> String {
+    let error = result.standard_error().map_or(String::new(), |e| format!(" ± {}", term::number(e)));
+    term::number(result.mean()) + &error
+}
+
 fn row(name: &str, result: &Evaluation, reference: Option<Reference>) -> Vec<String> {
     let score = reference.map_or("-".into(), |r| {
-        format!("{:.1} ± {:.1}", result.score(&r), r.normalise_spread(result.standard_error()))
+        let error = result.standard_error().map(|e| format!(" ± {:.1}", r.normalise_spread(e)));
+        format!("{:.1}{}", result.score(&r), error.unwrap_or_default())
     });
     vec![
         name.to_string(),
         result.returns.len().to_string(),
-        format!("{} ± {}", term::number(result.mean()), term::number(result.standard_error())),
-        term::number(result.std()),
+        mean_with_error(result),
+        spread(result).map_or("-".into(), term::number),
         term::number(result.mean_length()),
         score,
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_episode_has_no_spread() {
+        let one = Evaluation { returns: vec![45.5], lengths: vec![10] };
+        let cells = row("x", &one, reference("hopper"));
+        assert!(cells.iter().all(|cell| !cell.contains('±')) && cells[3] == "-", "{cells:?}");
+        let figures = figures(&one, None);
+        assert!(figures["standard_error"].is_null() && figures["std"].is_null(), "{figures:?}");
+        let two = Evaluation { returns: vec![1.0, 3.0], lengths: vec![10, 10] };
+        assert_eq!(mean_with_error(&two), format!("{} ± {}", term::number(2.0), term::number(1.0)));
+    }
 }

@@ -5,18 +5,20 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use offing::Rng;
 use offing::data::{read_npy, write_npy};
 use offing::export::onnx;
 use offing::home::write_atomic;
 use offing::nn::{Team, Tensors};
 use offing::sac::Actor;
+use offing::{Mat, Rng};
 
+use super::eval::POLICIES;
 use crate::term;
 
 #[derive(clap::Args)]
 pub(crate) struct Export {
-    /// A policy file (safetensors).
+    /// A policy file (safetensors), or a run directory for its last policy.
+    #[arg(value_name = "RUN|POLICY")]
     policy: PathBuf,
     /// Where to write; the ending says the format: .onnx.
     out: PathBuf,
@@ -24,11 +26,12 @@ pub(crate) struct Export {
 
 #[derive(clap::Args)]
 pub(crate) struct Act {
-    /// A policy file (safetensors).
+    /// A policy file (safetensors), or a run directory for its last policy.
+    #[arg(value_name = "RUN|POLICY")]
     policy: PathBuf,
     /// Observations, one a row, as a .npy matrix.
     obs: PathBuf,
-    /// Where to write the actions, one a row, as .npy.
+    /// Where to write the actions, one a row; the ending says the format: .npy or .csv.
     out: PathBuf,
     /// Sample actions instead of taking the mean.
     #[arg(long)]
@@ -56,6 +59,11 @@ pub(crate) fn export(args: &Export) -> Result<ExitCode> {
 }
 
 pub(crate) fn act(args: &Act) -> Result<ExitCode> {
+    let as_csv = match args.out.extension().and_then(|e| e.to_str()) {
+        Some("npy") => false,
+        Some("csv") => true,
+        _ => bail!("{}: wanted a name that ends in .npy or .csv", args.out.display()),
+    };
     let actor = load(&args.policy)?;
     let obs = read_npy(&args.obs)?;
     if obs.ncols() != actor.obs_dim() {
@@ -79,15 +87,71 @@ pub(crate) fn act(args: &Act) -> Result<ExitCode> {
     } else {
         actor.mean_batch(&team, &obs)
     };
-    write_npy(&actions, &args.out)?;
+    match as_csv {
+        true => write_atomic(&args.out, |file| file.write_all(csv(&actions).as_bytes()))?,
+        false => write_npy(&actions, &args.out)?,
+    }
     out!("{}: {} actions", args.out.display(), term::count(actions.nrows()));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a policy file.
+/// Actions as CSV, under the names that datasets have for them.
+fn csv(actions: &Mat) -> String {
+    let line = |cells: Vec<String>| cells.join(",") + "\n";
+    let header = line((0..actions.ncols()).map(|i| format!("act_{i}")).collect());
+    let rows = actions.rows().into_iter().map(|row| line(row.iter().map(f32::to_string).collect()));
+    header + &rows.collect::<String>()
+}
+
+/// The file of a policy: the one given, or a run's last one.
+fn policy_file(path: &Path) -> Result<PathBuf> {
+    if !path.is_dir() {
+        return Ok(path.to_path_buf());
+    }
+    let [last, best] = POLICIES.map(|(_, file)| path.join(file));
+    if last.is_file() {
+        return Ok(last);
+    }
+    let way = match best.is_file() {
+        true => format!("give {}, the best so far, or finish the run", best.display()),
+        false => "finish the run, or give a policy file".into(),
+    };
+    bail!(
+        "{}: wanted a run with its last policy, which is written at its end, found none; {way}",
+        path.display()
+    )
+}
+
+/// Reads a policy file, or a run's last policy.
 fn load(path: &Path) -> Result<Actor> {
+    let path = &policy_file(path)?;
     let bytes = std::fs::read(path).with_context(|| format!("{}: cannot read", path.display()))?;
     Tensors::from_bytes(&bytes)
         .and_then(|tensors| Actor::from_policy(&tensors))
         .with_context(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn actions_are_written_as_datasets_name_them() {
+        let actions = Mat::from_shape_vec((2, 2), vec![0.5, -1.0, 0.25, 0.1]).unwrap();
+        assert_eq!(csv(&actions), "act_0,act_1\n0.5,-1\n0.25,0.1\n");
+    }
+
+    #[test]
+    fn a_run_stands_for_its_last_policy() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str| dir.path().join(name);
+        assert_eq!(policy_file(&file("x.safetensors")).unwrap(), file("x.safetensors"));
+        let error = policy_file(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("finish the run"), "{error}");
+        std::fs::write(file("best.safetensors"), "").unwrap();
+        let error = policy_file(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("best.safetensors, the best so far"), "{error}");
+        std::fs::write(file("policy.safetensors"), "").unwrap();
+        assert_eq!(policy_file(dir.path()).unwrap(), file("policy.safetensors"));
+    }
 }

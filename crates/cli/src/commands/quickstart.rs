@@ -14,6 +14,7 @@ use offing::policy::{Deterministic, TanhGaussian};
 use offing_mujoco::made::MakeOptions;
 use offing_mujoco::{Physics, horizon, make};
 
+use super::eval::mean_with_error;
 use super::train::{self, mean_return};
 use super::{data as data_command, report};
 use crate::context::Context;
@@ -101,10 +102,8 @@ fn learn(
 
 fn print_scores(task: &str, behaviour: Option<f64>, sumo: &Evaluation, mopo: &Evaluation) {
     let normalised = |x: f64| reference(task).map_or("-".into(), |r| format!("{:.1}", r.normalise(x)));
-    let learnt = |name: &str, e: &Evaluation| {
-        let mean = format!("{} ± {}", term::number(e.mean()), term::number(e.standard_error()));
-        vec![name.to_string(), mean, normalised(e.mean())]
-    };
+    let learnt =
+        |name: &str, e: &Evaluation| vec![name.to_string(), mean_with_error(e), normalised(e.mean())];
     let mut rows = vec![learnt("MOPO+SUMO", sumo), learnt("MOPO without a penalty", mopo)];
     if let Some(mean) = behaviour {
         rows.push(vec!["the policies that made the data".into(), term::number(mean), normalised(mean)]);

@@ -24,12 +24,13 @@ use serde_json::json;
 use toml::Value;
 
 use super::data::write_json;
-use super::eval::POLICIES;
+use super::dynamics::task_of;
+use super::eval::{LAST, POLICIES};
 use super::report::is_study;
 use super::train::{Written, reopen};
 use crate::context::Context;
-use crate::term;
 use crate::workshop::{Job, in_session};
+use crate::{signals, term};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -43,7 +44,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Gradient steps of fitted Q evaluation for each policy.
-    #[arg(long, default_value_t = FittedQConfig::default().steps)]
+    #[arg(long, default_value_t = FittedQConfig::default().steps, value_parser = clap::value_parser!(u64).range(1..))]
     steps: u64,
     /// Steps for which a policy is followed in the model.
     #[arg(long, default_value_t = ModelReturnConfig::default().length, value_parser = super::bench::positive)]
@@ -102,6 +103,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let mut nowhere = RunDir::open_or_create(temporary.path(), "")?;
     let steps = args.steps * contenders.len() as u64;
     let job = Job { dataset: &data, physics, seed: args.seed, steps, json: false };
+    signals::keep_nothing();
     let judged = in_session(context, &job, &mut nowhere, |session, _| {
         Ok(judge(args, session, &runs, &mut contenders))
     })?;
@@ -152,7 +154,10 @@ fn policies(context: &Context, dir: &Path, written: &Written, data: &Dataset) ->
     for (which, file) in POLICIES {
         let path = dir.join(file);
         if !path.exists() {
-            context.say(&format!("{}: has no {which} yet; the others are ranked", dir.display()));
+            // Without a simulator nothing is ever picked on the way.
+            let never = which != LAST && task_of(&data.name).is_none();
+            let yet = if never { "" } else { " yet" };
+            context.say(&format!("{}: has no {which}{yet}; the others are ranked", dir.display()));
             continue;
         }
         let bytes = std::fs::read(&path).map_err(|e| anyhow!("{}: cannot read: {e}", path.display()))?;
@@ -172,7 +177,7 @@ fn policies(context: &Context, dir: &Path, written: &Written, data: &Dataset) ->
             seed: written.seed,
             which,
             policy,
-            chosen_by: if which == "last policy" { 0 } else { episodes },
+            chosen_by: if which == LAST { 0 } else { episodes },
             fitted: None,
             model: None,
             online: None,

@@ -58,7 +58,7 @@ pub(crate) fn write_page(dirs: &[PathBuf], out: &Path) -> Result<()> {
 fn bound_terms(runs: &[Run]) -> Vec<Vec<String>> {
     let of = |run: &Run| {
         let terms = bound::terms(&run.config, &run.records);
-        terms.into_iter().map(|t| t.row(&run.group, run.seed)).collect::<Vec<_>>()
+        terms.into_iter().map(|t| t.row(&run.label(), run.seed)).collect::<Vec<_>>()
     };
     runs.iter().flat_map(of).collect()
 }
@@ -82,9 +82,16 @@ struct Run {
     timing: Option<serde_json::Value>,
     /// What it learnt from.
     data: Option<serde_json::Value>,
+    /// Whether another run has the same group and seed: only the path tells them apart.
+    twin: bool,
 }
 
 impl Run {
+    /// Its name in tables.
+    fn label(&self) -> String {
+        if self.twin { format!("{} · {}", self.group, self.dir.display()) } else { self.group.clone() }
+    }
+
     fn read(dir: &Path) -> Result<Self> {
         let config = crate::config::read_table(&dir.join(CONFIG))?;
         let text = |key: &str| config.get(key).and_then(|v| v.as_str()).map(str::to_string);
@@ -99,7 +106,7 @@ impl Run {
             |name: &str| std::fs::read(dir.join(name)).ok().and_then(|t| serde_json::from_slice(&t).ok());
         let (timing, data) = (json(TIMING), json(DATA_CARD));
         let records = read_metrics(&dir.join(METRICS))?;
-        Ok(Self { dir: dir.to_path_buf(), group, seed, config, records, timing, data })
+        Ok(Self { dir: dir.to_path_buf(), group, seed, config, records, timing, data, twin: false })
     }
 
     fn values(&self, key: &str) -> Vec<(f64, f64)> {
@@ -120,7 +127,7 @@ impl Run {
         let seconds = self.timing.as_ref().and_then(|t| t.get("seconds")).and_then(|s| s.as_f64());
         let minutes = seconds.map_or("-".into(), |s| format!("{:.1}", s / 60.0));
         vec![
-            self.group.clone(),
+            self.label(),
             self.seed.to_string(),
             term::count(steps),
             last,
@@ -139,6 +146,9 @@ fn tell_apart(runs: &mut [Run]) {
         .map(|run| {
             let mut flat = BTreeMap::new();
             run.config.get("settings").into_iter().for_each(|value| flatten("", value, &mut flat));
+            for key in ["rows", "physics"] {
+                run.config.get(key).into_iter().for_each(|value| flatten(key, value, &mut flat));
+            }
             flat
         })
         .collect();
@@ -165,6 +175,10 @@ fn tell_apart(runs: &mut [Run]) {
         if !words.is_empty() {
             run.group = format!("{} · {}", run.group, words.join(", "));
         }
+    }
+    let names: Vec<(String, u64)> = runs.iter().map(|run| (run.group.clone(), run.seed)).collect();
+    for (run, name) in runs.iter_mut().zip(&names) {
+        run.twin = names.iter().filter(|other| *other == name).count() > 1;
     }
 }
 
@@ -368,7 +382,7 @@ fn times(page: &mut Page, runs: &[Run]) {
     for run in runs {
         let phases = run.timing.as_ref().and_then(|t| t.get("phases")).and_then(|p| p.as_object());
         for (phase, seconds) in phases.into_iter().flatten() {
-            let name = format!("{} (seed {})", run.group, run.seed);
+            let name = format!("{} (seed {})", run.label(), run.seed);
             rows.push(vec![name, phase.clone(), format!("{:.1}", seconds.as_f64().unwrap_or(0.0))]);
         }
     }
@@ -385,7 +399,7 @@ mod tests {
     fn run(settings: &str) -> Run {
         let config = toml::from_str(&format!("[settings]\n{settings}")).unwrap();
         let (dir, group) = (PathBuf::from("x"), "mopo+sumo · hopper".to_string());
-        Run { dir, group, seed: 0, config, records: Vec::new(), timing: None, data: None }
+        Run { dir, group, seed: 0, config, records: Vec::new(), timing: None, data: None, twin: false }
     }
 
     #[test]
@@ -441,5 +455,12 @@ mod tests {
         let mut alike = [run(ignore), run(ignore)];
         tell_apart(&mut alike);
         assert_eq!(alike[0].group, "mopo+sumo · hopper");
+        // The same settings and seed twice: the path is all there is.
+        alike[1].dir = PathBuf::from("y");
+        let labels: Vec<String> = alike.iter().map(|run| run.row()[0].clone()).collect();
+        assert_eq!(labels, ["mopo+sumo · hopper · x", "mopo+sumo · hopper · y"]);
+        alike[1].seed = 1;
+        tell_apart(&mut alike);
+        assert_eq!(alike[0].label(), "mopo+sumo · hopper", "seeds tell them apart");
     }
 }

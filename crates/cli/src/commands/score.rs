@@ -96,10 +96,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let seconds = started.elapsed().as_secs_f64();
     let scored =
         Scored { sumo: &sumo, alarm, scores, near, episodes, own: rows.episodes, support: args.support };
+    scored.print(&args.transitions, args.top, seconds);
     if let Some(path) = &args.json {
         write_json(path, &scored.json(args, seconds))?;
     }
-    scored.print(&args.transitions, args.top, seconds);
     let alarms = scored.alarms();
     Ok(if alarms > 0 { ExitCode::from(ALARM) } else { ExitCode::SUCCESS })
 }
@@ -276,19 +276,32 @@ impl Scored<'_> {
     }
 }
 
-/// One search vector a line in, `u` (and `alarm` or `ok`) a line out, as they come.
+/// One search vector a line in, `u` (and `alarm` or `ok`) a line out, as they come. A line of names at the start is passed
+/// over, and so is one that cannot be read, which is told: a monitor that stops at it would watch no longer.
 fn stream(context: &Context, sumo: &Sumo, alarm: Option<Threshold>) -> Result<ExitCode> {
-    let (mut times, mut alarms) = (Vec::new(), 0usize);
+    let (mut times, mut alarms, mut bad, mut first) = (Vec::new(), 0usize, 0usize, true);
     let mut out = std::io::stdout().lock();
-    for (number, line) in std::io::stdin().lock().lines().enumerate() {
+    for (number, line) in std::io::stdin().lock().split(b'\n').enumerate() {
         let line = line.context("standard input")?;
-        if line.trim().is_empty() {
+        let line = String::from_utf8_lossy(&line);
+        if line.trim().is_empty() || (std::mem::take(&mut first) && is_header(&line)) {
             continue;
         }
-        let row = parse(&line, sumo).with_context(|| format!("standard input, line {}", number + 1))?;
-        let started = Instant::now();
-        let u = sumo.score_rows(&row).with_context(|| format!("standard input, line {}", number + 1))?[0];
-        times.push(started.elapsed().as_secs_f64());
+        let scored = parse(&line, sumo).and_then(|row| {
+            let started = Instant::now();
+            Ok((sumo.score_rows(&row)?[0], started.elapsed().as_secs_f64()))
+        });
+        let u = match scored {
+            Ok((u, seconds)) => {
+                times.push(seconds);
+                u
+            }
+            Err(error) => {
+                eprintln!("error: standard input, line {}: {error:#}; passed over", number + 1);
+                bad += 1;
+                continue;
+            }
+        };
         let beyond = alarm.is_some_and(|t| u > t.score);
         alarms += usize::from(beyond);
         let word = match (alarm, beyond) {
@@ -301,21 +314,35 @@ fn stream(context: &Context, sumo: &Sumo, alarm: Option<Threshold>) -> Result<Ex
     if !times.is_empty() {
         let ms = |q: f64| 1e3 * stats::quantile(&times, q);
         context.say(&format!(
-            "{} rows, {alarms} alarms; a row took {:.3} ms (median), {:.3} ms (worst 1 %), {:.3} ms (worst)",
+            "{} rows, {alarms} alarms, {bad} bad lines; a row took {:.3} ms (median), {:.3} ms (worst 1 %), {:.3} ms (worst)",
             term::count(times.len()),
             ms(0.5),
             ms(0.99),
             ms(1.0)
         ));
     }
-    Ok(if alarms > 0 { ExitCode::from(ALARM) } else { ExitCode::SUCCESS })
+    Ok(match (alarms, bad) {
+        (0, 0) => ExitCode::SUCCESS,
+        (0, _) => ExitCode::from(2),
+        _ => ExitCode::from(ALARM),
+    })
+}
+
+/// The words of a line, between commas or blanks.
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty())
+}
+
+/// Whether a line names columns: none of its words is a number.
+fn is_header(line: &str) -> bool {
+    words(line).all(|word| word.parse::<f32>().is_err())
 }
 
 /// A line of numbers (separated by commas or blanks) as one transition, in the order of the search vector.
 fn parse(line: &str, sumo: &Sumo) -> Result<Batch> {
     let ((s, a), vector) = (sumo.widths(), sumo.config().vector);
-    let words = line.split(|c: char| c == ',' || c.is_whitespace()).filter(|w| !w.is_empty());
-    let numbers = words.map(|w| w.parse::<f32>().with_context(|| format!("wanted a number, found `{w}`")));
+    let numbers =
+        words(line).map(|w| w.parse::<f32>().with_context(|| format!("wanted a number, found `{w}`")));
     let x = numbers.collect::<Result<Vec<f32>>>()?;
     let wanted = vector.width(s, a);
     if x.len() != wanted {

@@ -49,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) steps: Option<u64>,
     /// Learn from about so many rows: whole episodes, drawn at random.
-    #[arg(long)]
+    #[arg(long, value_parser = super::bench::positive)]
     pub(crate) rows: Option<usize>,
     /// Which physics to evaluate in [default: the --config's, or d4rl-v2].
     #[arg(long)]
@@ -136,7 +136,7 @@ pub(crate) fn train(context: &Context, args: &Args, preset: Option<&str>) -> Res
     if !context.quiet && !args.json && long {
         match cost(context, written, plan, dir, dataset) {
             Ok(words) => words.iter().for_each(|words| context.say(words)),
-            // What is wrong, if it is, the run itself will say; a probe that fails is no reason not to start.
+            // Settings were checked before: what fails here is the probe, which is smaller, and no reason not to start.
             Err(error) => context.say(&format!("no estimate of the cost: {error:#}")),
         }
     }
@@ -168,10 +168,28 @@ pub(crate) fn is_whole(dir: &Path, steps: u64) -> bool {
     dir.join("policy.safetensors").is_file() && newest_step(dir) == Some(steps)
 }
 
-/// Trains what was planned, in its directory, which is held, to the end or until it is stopped.
-pub(crate) fn train_in(
+/// Trains what was planned, in its directory, which is held, to the end or until it is stopped. A new run that fails before
+/// anything has come of it leaves no directory.
+pub(crate) fn train_in(context: &Context, mut run: RunDir, planned: Planned, json: bool) -> Result<Outcome> {
+    match train_held(context, &mut run, planned, json) {
+        // There is nothing wrong with the run itself: it can go on.
+        Err(error) if is_out_of_room(&error) => {
+            let dir = run.path().display();
+            Err(anyhow!(
+                "{error}; what was kept before is whole: make room, then go on with: offing train --resume {dir}"
+            ))
+        }
+        Err(error) => {
+            run.forget_if_untouched();
+            Err(error)
+        }
+        done => done,
+    }
+}
+
+fn train_held(
     context: &Context,
-    mut run: RunDir,
+    run: &mut RunDir,
     (written, plan, dir, dataset): Planned,
     json: bool,
 ) -> Result<Outcome> {
@@ -179,9 +197,9 @@ pub(crate) fn train_in(
     // Nobody works on a run that is finished: opening it again makes nothing of it theirs, and takes it no time.
     let finished = is_whole(&dir, steps);
     let signed = if finished { Ok(()) } else { By::sign(&dir) };
-    write_data_card(&dir, &dataset, physics).and(signed).map_err(|e| with_way_on(e, &dir))?;
+    write_data_card(&dir, &dataset, physics).and(signed)?;
     let job = Job { dataset: &dataset, physics, seed: written.seed, steps, json };
-    let (done, clock, scores) = in_session(context, &job, &mut run, |session, simulators| {
+    let (done, clock, scores) = in_session(context, &job, run, |session, simulators| {
         if simulators.is_none() {
             session.note("no simulator for this dataset: the policy is not scored on the way");
         }
@@ -190,13 +208,13 @@ pub(crate) fn train_in(
     })?;
     let done = match done {
         Err(offing::Error::Stopped) => false,
-        other => other.map_err(|e| with_way_on(e.into(), &dir))?,
+        other => other?,
     };
     if !finished {
-        run.keep_times(&clock).map_err(|e| with_way_on(e.into(), &dir))?;
+        run.keep_times(&clock)?;
     }
     if done {
-        super::report::write_own(&dir).map_err(|e| with_way_on(e, &dir))?;
+        super::report::write_own(&dir)?;
     } else {
         context.say(&format!("stopped; go on with: offing train --resume {}", dir.display()));
     }
@@ -212,9 +230,27 @@ fn planned(context: &Context, args: &Args, preset: Option<&str>) -> Result<Plann
         Some(dir) => reopen(context, dir)?,
         None => plan_run(context, args, preset)?,
     };
-    let data = &planned.3;
+    let (_, plan, dir, data) = &planned;
+    if args.resume.is_some() && !is_whole(dir, plan.train().steps) {
+        plan.check_for(data)?;
+    }
     context.say(&format!("learning from {} transitions of {}", term::count(data.rows.len()), data.name));
+    if let Some(note) = out_of_reach(data) {
+        context.say(&note);
+    }
     Ok(planned)
+}
+
+/// A word about logged actions that no policy of ours can repeat, if there are any: an audit tells more.
+fn out_of_reach(data: &Dataset) -> Option<String> {
+    let beyond = |act: &ndarray::ArrayView1<'_, f32>| act.iter().any(|a| a.abs() > 1.0 + 1e-6);
+    let rows = data.rows.act.rows().into_iter().filter(beyond).count();
+    (rows > 0).then(|| {
+        format!(
+            "{} rows have actions outside [-1, 1], where the policy cannot act: rescale them, see `offing data audit`",
+            term::count(rows)
+        )
+    })
 }
 
 /// What is left of the run will cost so much; nothing when nothing is left.
@@ -230,19 +266,14 @@ fn cost(
     (left > 0).then(|| estimate(context, &Forecast { written, data, physics, left })).transpose()
 }
 
-/// Nothing that was kept is lost when a disk is full; the message says how to go on.
-fn with_way_on(error: anyhow::Error, dir: &Path) -> anyhow::Error {
+/// Whether a disk is full, or a file may not grow. Nothing that was kept is lost then.
+fn is_out_of_room(error: &anyhow::Error) -> bool {
     use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     match error.downcast_ref() {
-        Some(offing::Error::Io { cause, .. })
-            if matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge) =>
-        {
-            anyhow!(
-                "{error}; what was kept before is whole: make room, then go on with: offing train --resume {}",
-                dir.display()
-            )
+        Some(offing::Error::Io { cause, .. }) => {
+            matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge)
         }
-        _ => error,
+        _ => false,
     }
 }
 
@@ -295,6 +326,7 @@ pub(crate) fn plan_run(context: &Context, args: &Args, preset: Option<&str>) -> 
         Some(dataset) => dataset,
         None => find_data(context, &dataset_name, rows, plan.train())?,
     };
+    plan.check_for(&dataset)?;
     let written = Written {
         algorithm: algorithm.name(),
         dataset: dataset_name,
@@ -329,7 +361,8 @@ pub(crate) fn reopen(context: &Context, dir: &Path) -> Result<Planned> {
         anyhow!("{}: {}; it is no training run", path.display(), e.message())
     })?;
     let plan = written.plan()?;
-    let same = find_same(context, &written.dataset, written.rows, plan.train(), &written.data)?;
+    let place = where_it_lies(&written.dataset, dir);
+    let same = find_same(context, &place, written.rows, plan.train(), &written.data)?;
     let Some(dataset) = same else {
         bail!(
             "{}: was trained on other transitions than `{}` holds now; give back the old data, or start a new run",
@@ -338,6 +371,18 @@ pub(crate) fn reopen(context: &Context, dir: &Path) -> Result<Planned> {
         );
     };
     Ok((written, plan, dir.to_path_buf(), dataset))
+}
+
+/// The path of a run's data. One that counts from where the run was started is looked for from the directories above the run, so
+/// that a run can be opened from elsewhere; whether it is the same data is for their checksum to say.
+fn where_it_lies(dataset: &str, run: &Path) -> String {
+    let path = Path::new(dataset);
+    if path.is_absolute() || path.exists() {
+        return dataset.into();
+    }
+    let run = run.canonicalize().unwrap_or_else(|_| run.to_path_buf());
+    let mut places = run.ancestors().skip(1).map(|above| above.join(path));
+    places.find(|place| place.is_file()).map_or(dataset.into(), |found| found.to_string_lossy().into_owned())
 }
 
 pub(crate) fn file_word(name: &str) -> String {
@@ -410,6 +455,18 @@ pub(crate) fn mean_return(data: &Dataset) -> Option<f64> {
 mod tests {
     use super::*;
     use offing::sac::Alpha;
+
+    #[test]
+    fn data_of_a_run_are_found_from_elsewhere() {
+        let temp = tempfile::tempdir().unwrap();
+        let run = temp.path().join("runs/mopo/log/s0");
+        std::fs::create_dir_all(&run).unwrap();
+        assert_eq!(where_it_lies("log.csv", &run), "log.csv", "it is not there");
+        let log = temp.path().canonicalize().unwrap().join("log.csv");
+        std::fs::write(&log, "").unwrap();
+        assert_eq!(where_it_lies("log.csv", &run), log.to_str().unwrap());
+        assert_eq!(where_it_lies("log", &run), "log", "a directory of runs is no data");
+    }
 
     #[test]
     fn a_run_of_yesterday_goes_on_without_what_presets_say_today() {

@@ -39,22 +39,39 @@ impl Default for BcConfig {
     }
 }
 
+impl BcConfig {
+    /// Says what is wrong with the values, if anything.
+    pub fn check(&self) -> Result<()> {
+        self.train.check()?;
+        if !(self.lr > 0.0 && self.lr.is_finite()) {
+            return Err(Error::Invalid(format!("lr: wanted a positive number, found {}", self.lr)));
+        }
+        if self.hidden.iter().any(|&width| width < 2) {
+            return Err(Error::Invalid(format!(
+                "hidden: wanted widths of at least 2, found {:?}",
+                self.hidden
+            )));
+        }
+        if !(self.best_share > 0.0 && self.best_share <= 1.0) {
+            return Err(Error::Invalid(format!(
+                "best_share: wanted a share above 0 and up to 1, found {}; 0.1 is usual",
+                self.best_share
+            )));
+        }
+        Ok(())
+    }
+}
+
 /// Trains to the end, or until the watcher stops it; `None` then.
 pub fn train(cfg: &BcConfig, session: &mut Session<'_>) -> Result<Option<Actor>> {
-    cfg.train.check()?;
-    if !(cfg.lr > 0.0 && cfg.lr.is_finite()) {
-        return Err(Error::Invalid(format!("lr: wanted a positive number, found {}", cfg.lr)));
-    }
-    if cfg.hidden.iter().any(|&width| width < 2) {
-        return Err(Error::Invalid(format!("hidden: wanted widths of at least 2, found {:?}", cfg.hidden)));
-    }
+    cfg.check()?;
     let data = &session.data.rows;
-    let rows = best_rows(session, cfg.best_share)?;
+    let rows = best_rows(session, cfg.best_share);
     let (obs_dim, act_dim) = (data.obs_dim(), data.act_dim());
     let mut actor = Actor::new(obs_dim, act_dim, &cfg.hidden, [-5.0, 2.0], &mut session.rng("init", 0));
     let mut cloner = Cloner::new(cfg.objective, cfg.lr);
     let mut status = Status { steps: cfg.train.steps, ..Status::default() };
-    if let Some((step, state)) = session.resume()? {
+    if let Some((step, state)) = session.resume(cfg.train.steps)? {
         status.step = step;
         cloner.load(&mut actor, &state)?;
     }
@@ -85,15 +102,10 @@ pub fn train(cfg: &BcConfig, session: &mut Session<'_>) -> Result<Option<Actor>>
 }
 
 /// Rows of the best episodes, or of all.
-fn best_rows(session: &Session<'_>, share: f64) -> Result<Vec<usize>> {
-    if !(share > 0.0 && share <= 1.0) {
-        return Err(Error::Invalid(format!(
-            "best_share: wanted a share above 0 and up to 1, found {share}; 0.1 is usual"
-        )));
-    }
+fn best_rows(session: &Session<'_>, share: f64) -> Vec<usize> {
     let data = session.data;
     if share == 1.0 {
-        return Ok((0..data.rows.len()).collect());
+        return (0..data.rows.len()).collect();
     }
     let total =
         |rows: &std::ops::Range<usize>| rows.clone().map(|i| f64::from(data.rows.rew[i])).sum::<f64>();
@@ -102,5 +114,5 @@ fn best_rows(session: &Session<'_>, share: f64) -> Result<Vec<usize>> {
     let kept = ((episodes.len() as f64 * share).ceil() as usize).max(1);
     let mut rows: Vec<usize> = episodes.into_iter().take(kept).flat_map(|(_, e)| e).collect();
     rows.sort_unstable();
-    Ok(rows)
+    rows
 }

@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::dynamics::{EnsembleConfig, TerminationConfig};
+use crate::data::Dataset;
+use crate::dynamics::{EnsembleConfig, TerminationConfig, check_rows};
 use crate::error::{Error, Result};
+use crate::pessimism::Pessimism;
+use crate::uncertainty::UncertaintyConfig;
 
 /// The training loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -207,6 +210,37 @@ pub struct ModelConfig {
     pub seed: Option<u64>,
     /// When imagined episodes end; the rule of the dataset's task when not given.
     pub termination: Option<TerminationConfig>,
+}
+
+impl ModelConfig {
+    /// The rule by which imagined episodes end: the one given, or that of the dataset's task.
+    pub fn termination_for(&self, data: &Dataset) -> Result<TerminationConfig> {
+        match &self.termination {
+            Some(given) => Ok(given.clone()),
+            None => TerminationConfig::of_task(&data.name, data.goal()),
+        }
+    }
+
+    /// Says why no model can be fitted to these data, if so, before hours are spent on it.
+    pub fn check_for(&self, data: &Dataset) -> Result<()> {
+        self.termination_for(data)?.check(&data.rows)?;
+        self.ensemble.check_for(data.rows.len())?;
+        check_rows(&data.rows)
+    }
+}
+
+/// Says what an estimator cannot do with so many rows and such a model, if the rule asks it at all.
+pub(super) fn check_estimator(
+    estimator: &UncertaintyConfig,
+    rule: &Pessimism,
+    model: &ModelConfig,
+    rows: usize,
+) -> Result<()> {
+    if !rule.asks() {
+        return Ok(());
+    }
+    let checked = estimator.check_without_critics().and_then(|()| estimator.check(rows, &model.ensemble));
+    checked.map_err(|e| Error::Invalid(format!("uncertainty: {e}")))
 }
 
 #[cfg(test)]

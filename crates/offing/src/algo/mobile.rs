@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::practice::{Course, Lesson, Method, Mixed, practise};
 use super::recipe::{self, RecipeConfig};
 use super::session::Session;
+use crate::data::Dataset;
 use crate::dynamics::{DynamicsModel, Ensemble};
 use crate::error::{Error, Result};
 use crate::imagination::Imagination;
@@ -19,14 +20,34 @@ pub fn train(cfg: &RecipeConfig, session: &mut Session<'_>) -> Result<Option<Sac
     let UncertaintyConfig::BellmanStd(estimator) = &cfg.uncertainty else {
         return recipe::train(cfg, session);
     };
-    cfg.train.check()?;
-    cfg.rollout.check()?;
+    check(cfg)?;
+    check_for(cfg, session.data)?;
     let lambda = lambda(cfg)?;
     let model = session.model(&cfg.model)?;
     let estimator = BellmanStd::new(estimator, model.elites())?;
     let mut mobile = Mobile { model: &model, estimator, lambda, u: (0.0, 0.0) };
     let course = Course { train: &cfg.train, rollout: &cfg.rollout, sac: &cfg.sac };
     practise(&mut mobile, course, session)
+}
+
+/// Says what is wrong with the values, if anything.
+pub fn check(cfg: &RecipeConfig) -> Result<()> {
+    cfg.check()?;
+    match &cfg.uncertainty {
+        UncertaintyConfig::BellmanStd(_) => lambda(cfg).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// Says what these data cannot serve, if anything, before a model is fitted to them.
+pub fn check_for(cfg: &RecipeConfig, data: &Dataset) -> Result<()> {
+    match &cfg.uncertainty {
+        UncertaintyConfig::BellmanStd(own) => {
+            cfg.model.check_for(data)?;
+            own.check(cfg.model.ensemble.elites)
+        }
+        _ => cfg.check_for(data),
+    }
 }
 
 /// λ, from a rule that is a plain penalty.
@@ -37,10 +58,13 @@ fn lambda(cfg: &RecipeConfig) -> Result<f32> {
         {
             Ok(lambda)
         }
-        other => Err(Error::Invalid(format!(
-            "pessimism: mobile with bellman-std wanted kind `penalize` with a lambda from 0 and normaliser `none`, for \
-             the score changes with the critics and has no largest value; found {other:?}"
-        ))),
+        other => {
+            let found = serde_json::to_string(&other).unwrap_or_default();
+            Err(Error::Invalid(format!(
+                "pessimism: mobile with bellman-std wanted kind `penalize` with a lambda from 0 and normaliser `none`, \
+                 for the score changes with the critics and has no largest value; found {found}"
+            )))
+        }
     }
 }
 

@@ -5,9 +5,10 @@ use ndarray::Axis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::config::{ModelConfig, TrainConfig};
+use super::config::{ModelConfig, TrainConfig, check_estimator};
 use super::session::{Event, Session, Status, record_tally};
 use crate::batch::{Batch, Mat};
+use crate::data::Dataset;
 use crate::dynamics::Ensemble;
 use crate::error::{Error, Result};
 use crate::imagination::{Imagination, Tally, join};
@@ -119,8 +120,14 @@ impl MorelConfig {
                  `mopo` takes penalties"
                     .into(),
             )),
-            _ => Ok(()),
+            rule => rule.check(),
         }
+    }
+
+    /// Says what these data cannot serve, if anything, before a model is fitted to them.
+    pub fn check_for(&self, data: &Dataset) -> Result<()> {
+        self.model.check_for(data)?;
+        check_estimator(&self.uncertainty, &self.pessimism, &self.model, data.rows.len())
     }
 }
 
@@ -150,6 +157,7 @@ struct World<'a> {
 /// Trains to the end, or until the watcher stops it; `None` then.
 pub fn train(cfg: &MorelConfig, session: &mut Session<'_>) -> Result<Option<GaussianPolicy>> {
     cfg.check()?;
+    cfg.check_for(session.data)?;
     let mut model = session.model(&cfg.model)?; // line 1: learn the dynamics
     let (estimator, guard) = session.judge(&cfg.uncertainty, cfg.pessimism, &model)?; // line 2: where the model is known
     if let Some(epsilon) = guard.epsilon() {
@@ -163,7 +171,7 @@ pub fn train(cfg: &MorelConfig, session: &mut Session<'_>) -> Result<Option<Gaus
     let world = World { models, estimator: estimator.as_deref(), guard };
     let mut learner = Learner::new(cfg, session);
     let mut status = Status { steps: cfg.train.steps, ..Status::default() };
-    match session.resume()? {
+    match session.resume(cfg.train.steps)? {
         Some((step, state)) => {
             status.step = step;
             learner.load(&state)?;

@@ -80,7 +80,7 @@ pub(super) fn practise(
     let mut imagined = Imagined::new(course.rollout.capacity(), obs_dim, act_dim); // Alg. 1 line 2: D_model ← ∅
     let mut status = Status { steps: course.train.steps, ..Status::default() };
     let mut kept = None;
-    match session.resume()? {
+    match session.resume(course.train.steps)? {
         None => method.begin(session, &mut agent)?,
         Some((step, state)) => {
             (status.step, kept) = (step, Some(step));

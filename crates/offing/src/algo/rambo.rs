@@ -83,6 +83,7 @@ impl RamboConfig {
     pub fn check(&self) -> Result<()> {
         self.train.check()?;
         self.rollout.check()?;
+        self.model.ensemble.check()?;
         let (opponent, cloning) = (&self.adversary, &self.cloning);
         for (name, value, least) in [
             ("adversary.lambda", opponent.lambda, 0.0),
@@ -100,13 +101,23 @@ impl RamboConfig {
                 cloning.lr
             )));
         }
-        Ok(())
+        self.clone().resolved().adversary.step.check(self.model.ensemble.hidden.len() + 1)
+    }
+
+    /// The same with everything that follows from other values filled in: the adversary's weight decay is the ensemble's
+    /// where none is given.
+    pub fn resolved(mut self) -> Self {
+        if self.adversary.step.decay.is_empty() {
+            self.adversary.step.decay.clone_from(&self.model.ensemble.decay);
+        }
+        self
     }
 }
 
 /// Trains to the end, or until the watcher stops it; `None` then.
 pub fn train(cfg: &RamboConfig, session: &mut Session<'_>) -> Result<Option<Sac>> {
     cfg.check()?;
+    let cfg = &cfg.clone().resolved();
     let model = session.model(&cfg.model)?;
     let adversary = model.adversary(&cfg.adversary.step)?;
     let mut rambo = Rambo { cfg, model, adversary, found: AdversaryLosses::default() };

@@ -4,9 +4,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::config::{ModelConfig, RolloutConfig, TrainConfig};
+use super::config::{ModelConfig, RolloutConfig, TrainConfig, check_estimator};
 use super::practice::{Course, Lesson, Method, Mixed, practise};
 use super::session::Session;
+use crate::data::Dataset;
 use crate::error::Result;
 use crate::imagination::Imagination;
 use crate::nn::Tensors;
@@ -49,10 +50,27 @@ impl Default for RecipeConfig {
     }
 }
 
+impl RecipeConfig {
+    /// Says what is wrong with the values, if anything.
+    pub fn check(&self) -> Result<()> {
+        self.train.check()?;
+        self.rollout.check()?;
+        self.model.ensemble.check()?;
+        self.sac.check()?;
+        self.pessimism.check()
+    }
+
+    /// Says what these data cannot serve, if anything, before a model is fitted to them.
+    pub fn check_for(&self, data: &Dataset) -> Result<()> {
+        self.model.check_for(data)?;
+        check_estimator(&self.uncertainty, &self.pessimism, &self.model, data.rows.len())
+    }
+}
+
 /// Trains to the end, or until the watcher stops it; `None` then.
 pub fn train(cfg: &RecipeConfig, session: &mut Session<'_>) -> Result<Option<Sac>> {
-    cfg.train.check()?;
-    cfg.rollout.check()?;
+    cfg.check()?;
+    cfg.check_for(session.data)?;
     let model = session.model(&cfg.model)?; // Alg. 1 line 3
     let (estimator, guard) = session.judge(&cfg.uncertainty, cfg.pessimism, &model)?; // Alg. 2 line 4: ε
     if let (Some(epsilon), Some(estimator)) = (guard.epsilon(), estimator.as_deref()) {

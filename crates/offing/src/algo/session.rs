@@ -6,7 +6,7 @@ use super::config::{ModelConfig, TrainConfig};
 use crate::batch::{Batch, Mat};
 use crate::data::Dataset;
 use crate::data::scores::Reference;
-use crate::dynamics::{self, Cached, Ensemble, Fit, FitEvent, TerminationConfig};
+use crate::dynamics::{self, Cached, Ensemble, Fit, FitEvent};
 use crate::env::Pool;
 use crate::error::{Error, Result};
 use crate::eval::evaluate;
@@ -102,10 +102,7 @@ impl Session<'_> {
 
     /// The dynamics model: found in the cache by content, or fitted.
     pub fn model(&mut self, cfg: &ModelConfig) -> Result<Ensemble> {
-        let termination = match &cfg.termination {
-            Some(given) => given.clone(),
-            None => TerminationConfig::of_task(&self.data.name, self.data.goal())?,
-        };
+        let termination = cfg.termination_for(self.data)?;
         let fit = Fit {
             rows: &self.data.rows,
             config: &cfg.ensemble,
@@ -214,8 +211,8 @@ impl Session<'_> {
         self.run.keep_times(&self.clock)
     }
 
-    /// The newest state, if any.
-    pub fn resume(&mut self) -> Result<Option<(u64, Tensors)>> {
+    /// The newest state of a run of `steps` steps, if any.
+    pub fn resume(&mut self, steps: u64) -> Result<Option<(u64, Tensors)>> {
         let found = self.run.resume()?;
         for note in self.run.take_notes() {
             self.note(note);
@@ -224,7 +221,10 @@ impl Session<'_> {
             let scores = state.f64("scores", 2)?;
             let number = |x: f64| x.is_finite().then_some(x);
             self.scores = Scores { last: number(scores[0]), best: number(scores[1]) };
-            self.note(format!("going on after step {step}"));
+            self.note(match *step >= steps {
+                true => format!("finished already: all {steps} steps are done"),
+                false => format!("going on after step {step}"),
+            });
         }
         Ok(found)
     }

@@ -195,8 +195,7 @@ fn combo_config(steps: u64) -> ComboConfig {
 
 fn rambo_config(steps: u64) -> RamboConfig {
     let RecipeConfig { train, rollout, model, sac, .. } = small(penalise(), "sumo", steps);
-    let mut adversary = Opponent { batch: 64, ratio: 0.2, ..Opponent::default() };
-    adversary.step.decay = vec![2.5e-5; 3];
+    let adversary = Opponent { batch: 64, ratio: 0.2, ..Opponent::default() };
     let cloning = Cloning { steps: 200, lr: 1e-3, ..Cloning::default() };
     RamboConfig { train, rollout, model, sac, adversary, cloning }
 }
@@ -266,10 +265,51 @@ fn nonsense_settings_are_named() {
         adversary: Opponent { lambda: f64::NAN, ..Opponent::default() },
         ..RamboConfig::default()
     };
+    let mut decays = rambo_config(10);
+    decays.check().unwrap();
+    assert_eq!(decays.clone().resolved().adversary.step.decay, decays.model.ensemble.decay, "the ensemble's");
+    decays.adversary.step.decay = vec![0.1; 5];
+    assert_eq!(decays.clone().resolved(), decays, "what is given stays");
+    let far = RecipeConfig {
+        pessimism: Pessimism::Penalize { lambda: -1.0, normaliser: Normaliser::Dataset, reward_range: None },
+        ..small(penalise(), "sumo", 10)
+    };
     for (error, word) in [
         (combo.check().unwrap_err(), "conservative.temperature"),
         (rambo.check().unwrap_err(), "adversary.lambda"),
+        (decays.check().unwrap_err(), "adversary.step.decay: wanted 3 numbers"),
+        (far.check().unwrap_err(), "pessimism.lambda"),
     ] {
         assert!(error.to_string().contains(word), "{error}");
     }
+}
+
+#[test]
+fn what_the_data_cannot_serve_is_said_before_a_model_is_fitted() {
+    let data = data();
+    let with = |estimator: &str| RecipeConfig {
+        uncertainty: serde_json::from_str(estimator).unwrap(),
+        ..small(penalise(), "sumo", 10)
+    };
+    with(r#"{"kind":"sumo"}"#).check_for(&data).unwrap();
+    let mut narrow = with(r#"{"kind":"sumo"}"#);
+    narrow.model.termination = Some(TerminationConfig::Expression { alive: "obs[9] > 0".into() });
+    let mut nameless = with(r#"{"kind":"sumo"}"#);
+    nameless.model.termination = None;
+    let mut greedy = with(r#"{"kind":"sumo"}"#);
+    greedy.model.ensemble.batch_size = 100_000;
+    for (cfg, word) in [
+        (with(r#"{"kind":"sumo","k":0}"#), "uncertainty: sumo: wanted k from 1"),
+        (with(r#"{"kind":"sumo","k":100000}"#), "found 100000"),
+        (with(r#"{"kind":"bellman-std"}"#), "wanted the critics"),
+        (narrow, "model.termination.alive"),
+        (nameless, "give model.termination.kind"),
+        (greedy, "smaller model.ensemble.batch_size"),
+    ] {
+        let error = cfg.check_for(&data).unwrap_err().to_string();
+        assert!(error.contains(word) && !error.contains('\n'), "{error}");
+    }
+    let trusting = RecipeConfig { pessimism: Pessimism::Ignore {}, ..with(r#"{"kind":"sumo","k":0}"#) };
+    trusting.check_for(&data).unwrap();
+    assert!(mobile::check_for(&mobile_config(10), &data).is_ok());
 }

@@ -18,7 +18,7 @@ use crate::algo::recipe::{self, RecipeConfig};
 use crate::algo::{ModelConfig, RolloutConfig, Session, TrainConfig};
 use crate::data::Dataset;
 use crate::dynamics::{Ensemble, Oracle};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::pessimism::Pessimism;
 use crate::sac::{Sac, SacConfig};
 use crate::uncertainty::UncertaintyConfig;
@@ -57,6 +57,36 @@ impl Default for StudyConfig {
     }
 }
 
+impl StudyConfig {
+    /// How the policy is trained: in the model, without any penalty.
+    fn recipe(&self) -> RecipeConfig {
+        RecipeConfig {
+            train: self.train.clone(),
+            rollout: self.rollout.clone(),
+            model: self.model.clone(),
+            uncertainty: UncertaintyConfig::default(),
+            pessimism: Pessimism::Ignore {},
+            sac: self.sac.clone(),
+        }
+    }
+
+    /// Says what is wrong with the values, if anything.
+    pub fn check(&self) -> Result<()> {
+        for (name, value) in [("starts", self.starts), ("length", self.length)] {
+            if value == 0 {
+                return Err(Error::Invalid(format!("{name}: wanted at least 1, found 0; the paper has 100")));
+            }
+        }
+        self.recipe().check()
+    }
+
+    /// Says what these data cannot serve, if anything, before a model is fitted to them.
+    pub fn check_for(&self, data: &Dataset, estimators: &[(String, UncertaintyConfig)]) -> Result<()> {
+        self.model.check_for(data)?;
+        estimators.iter().try_for_each(|(_, config)| config.check(data.rows.len(), &self.model.ensemble))
+    }
+}
+
 /// The model and the policy that a study looks at.
 pub struct Subject {
     /// The dynamics model.
@@ -68,15 +98,7 @@ pub struct Subject {
 /// Fits the model (or finds it) and trains the policy in the session's run directory, without any penalty. `None` when
 /// the watcher stopped it; the next call goes on.
 pub fn prepare(cfg: &StudyConfig, session: &mut Session<'_>) -> Result<Option<Subject>> {
-    let recipe = RecipeConfig {
-        train: cfg.train.clone(),
-        rollout: cfg.rollout.clone(),
-        model: cfg.model.clone(),
-        uncertainty: UncertaintyConfig::default(),
-        pessimism: Pessimism::Ignore {},
-        sac: cfg.sac.clone(),
-    };
-    let Some(agent) = recipe::train(&recipe, session)? else { return Ok(None) };
+    let Some(agent) = recipe::train(&cfg.recipe(), session)? else { return Ok(None) };
     Ok(Some(Subject { model: session.model(&cfg.model)?, agent }))
 }
 

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use ndarray::Array1;
 
+use super::csv::place;
+use super::dataset::Format;
 use super::transitions::Columns;
 use crate::error::{Error, Result};
 
@@ -64,7 +66,7 @@ pub(super) fn check_lengths(columns: &Columns, path: &Path) -> Result<()> {
 }
 
 /// No NaN, no infinity; the message names the first.
-pub(super) fn check_finite(columns: &Columns, path: &Path) -> Result<()> {
+pub(super) fn check_finite(columns: &Columns, path: &Path, format: Format) -> Result<()> {
     let keys = &columns.keys;
     let mut matrices = vec![(&keys.obs, &columns.obs), (&keys.act, &columns.act)];
     if let Some(next) = &columns.next_obs {
@@ -77,14 +79,14 @@ pub(super) fn check_finite(columns: &Columns, path: &Path) -> Result<()> {
         if let Some(at) = first_non_finite(flat) {
             let (row, column) = (at / width, at % width);
             let key = if names.len() == width { &names[column] } else { &names[0] };
-            let found = format!("{} in row {row}, column {column}", flat[at]);
+            let found = format!("{} in {}, column {column}", flat[at], place(path, format, row));
             return Err(Error::key(path, key, "finite numbers", found, hint));
         }
     }
     let rew = columns.rew.as_slice().expect("columns are read in row-major order");
     match first_non_finite(rew) {
         Some(row) => {
-            let found = format!("{} in row {row}", rew[row]);
+            let found = format!("{} in {}", rew[row], place(path, format, row));
             Err(Error::key(path, &keys.rew, "finite numbers", found, hint))
         }
         None => Ok(()),

@@ -12,14 +12,9 @@ use super::table::{Cells, Labels, Layout, Out, Precision, columns_of};
 use crate::error::{Error, Result};
 use crate::home::write_atomic;
 
-/// Reads the table at `path`; a comma as `delimiter` gives way to semicolons when the first line has only these.
-pub(super) fn read(path: &Path, delimiter: u8, options: &ReadOptions) -> Result<Dataset> {
-    let delimiter = if delimiter == b',' { comma_or_semicolon(path)? } else { delimiter };
-    let mut reader = csv::ReaderBuilder::new()
-        .delimiter(delimiter)
-        .trim(csv::Trim::All)
-        .from_path(path)
-        .map_err(|e| unreadable(path, &e))?;
+/// Reads the table at `path`.
+pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
+    let mut reader = open(path)?;
     let names: Vec<String> = reader
         .byte_headers()
         .map_err(|e| unreadable(path, &e))?
@@ -52,18 +47,54 @@ pub(super) fn read(path: &Path, delimiter: u8, options: &ReadOptions) -> Result<
                 Cells::List { .. } => None,
             };
             if stored.is_none() {
+                let at = place(path, Format::Csv, row);
                 let found = match cell {
-                    b"" => format!("an empty cell in row {row}"),
-                    _ => format!("`{}` in row {row}", one_line(&String::from_utf8_lossy(cell))),
+                    b"" => format!("an empty cell in {at}"),
+                    _ => format!("`{}` in {at}", one_line(&String::from_utf8_lossy(cell))),
                 };
                 let wanted = if matches!(cells, Cells::Labels(_)) { "a number or text" } else { "a number" };
-                return Err(Error::key(path, escaped(name), wanted, found, "repair or remove that row"));
+                return Err(Error::key(path, escaped(name), wanted, found, "repair or remove that line"));
             }
         }
         row += 1;
     }
     let cells = targets.into_iter().map(|(_, name, cells)| (name, cells)).collect();
     layout.build(path, Format::Csv, &names, cells, BTreeMap::new(), options)
+}
+
+/// Opens a table: tabs separate in a `.tsv` file, else commas, or semicolons when the first line has only these.
+fn open(path: &Path) -> Result<csv::Reader<File>> {
+    let tabs = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("tsv"));
+    let delimiter = if tabs { b'\t' } else { comma_or_semicolon(path)? };
+    csv::ReaderBuilder::new()
+        .delimiter(delimiter)
+        .trim(csv::Trim::All)
+        .from_path(path)
+        .map_err(|e| unreadable(path, &e))
+}
+
+/// Where a row is for whoever opens the file: the line of a text table, else the number of the row.
+pub(super) fn place(path: &Path, format: Format, row: usize) -> String {
+    let line = if format == Format::Csv { line_of(path, row) } else { None };
+    line.map_or_else(|| format!("row {row}"), |line| format!("line {line}"))
+}
+
+/// The line on which a row begins, counted from 1. The file is read once more, which only a message costs: blank lines and
+/// line breaks in quotes make it more than the row's number and the header.
+fn line_of(path: &Path, row: usize) -> Option<usize> {
+    let record = open(path).ok()?.into_byte_records().nth(row)?.ok()?;
+    let start = record.position()?.byte();
+    let (mut line, mut before) = (1, 0);
+    for (at, byte) in (0u64..).zip(BufReader::new(File::open(path).ok()?).bytes()) {
+        let byte = byte.ok()?;
+        // The reader counts what is left of the line before, and blank lines, to the record.
+        if at >= start && byte != b'\n' && byte != b'\r' {
+            break;
+        }
+        line += usize::from(byte == b'\r' || (byte == b'\n' && before != b'\r'));
+        before = byte;
+    }
+    Some(line)
 }
 
 /// The separator of a `.csv` file: where the comma is the decimal sign, programs write semicolons.

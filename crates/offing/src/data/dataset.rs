@@ -73,8 +73,23 @@ pub struct Reading {
     pub dropped: Vec<(String, usize)>,
     /// Keys of the file that were not used.
     pub ignored_keys: Vec<String>,
+    /// Whether the file tells where its episodes end.
+    pub ends: Ends,
     /// What else a user should know about how the file was understood, one sentence each.
     pub notes: Vec<String>,
+}
+
+/// Whether a file tells where episodes end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ends {
+    /// By next observations, time limits, or numbers of episodes or steps.
+    #[default]
+    Told,
+    /// Terminals are all it marks: where a time limit struck is not known.
+    TerminalsOnly,
+    /// Nothing marks an end, and there are no next observations to compare with.
+    Unknown,
 }
 
 impl SimColumns {

@@ -250,11 +250,16 @@ pub(super) fn show_shape(shape: &[usize]) -> String {
 pub(super) fn check_flags(path: &Path, key: &str, values: impl Iterator<Item = f64>) -> Result<()> {
     for (row, value) in values.enumerate() {
         if value != 0.0 && value != 1.0 {
-            let hint = "store flags as booleans or as 0 and 1";
-            return Err(Error::key(path, escaped(key), "0 or 1", format!("{value} in row {row}"), hint));
+            return Err(bad_flag(path, key, value, &format!("row {row}")));
         }
     }
     Ok(())
+}
+
+/// A flag that is neither yes nor no.
+pub(super) fn bad_flag(path: &Path, key: &str, value: f64, place: &str) -> Error {
+    let hint = "store flags as booleans or as 0 and 1";
+    Error::key(path, escaped(key), "0 or 1", format!("{value} in {place}"), hint)
 }
 
 /// A third party's message, without line breaks and not longer than a terminal line or two.

@@ -23,12 +23,14 @@ mod options;
 mod parquet;
 mod read;
 mod table;
+mod tasks;
 mod transitions;
+mod unused;
 mod write;
 
 pub use csv::write_csv;
 pub use d4rl::write_d4rl;
-pub use dataset::{Dataset, Format, Reading, SimColumns};
+pub use dataset::{Dataset, Ends, Format, Reading, SimColumns};
 pub use jumps::StepScale;
 pub use minari_write::write_minari;
 pub use npy::{read_npy, write_npy};

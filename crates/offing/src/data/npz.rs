@@ -8,7 +8,7 @@ use std::path::Path;
 use ndarray::{Array1, Array2};
 use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
-use super::d4rl::{ACT, DONE, NEXT_OBS, OBS, REW, TIMEOUT, missing};
+use super::d4rl::{ACT, DONE, NEXT_OBS, OBS, REW, TIMEOUT, missing, unused_note};
 use super::dataset::{Dataset, Format, SimColumns};
 use super::hdf5::one_line;
 use super::npy::{Npy, bad, header};
@@ -33,6 +33,17 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     let sim = find(&["infos/qpos"]).zip(find(&["infos/qvel"]));
     let goal = sim.and_then(|_| find(&["infos/goal"]));
 
+    let ignored: Vec<String> = {
+        let used = [Some(obs), Some(act), Some(rew), Some(done), next_obs, timeout, goal];
+        let sim = sim.map(|(p, v)| [p, v]).unwrap_or_default();
+        let mut left: Vec<String> = names
+            .iter()
+            .filter(|n| !used.contains(&Some(n.as_str())) && !sim.contains(&n.as_str()))
+            .cloned()
+            .collect();
+        left.sort();
+        left
+    };
     let mut load = |key: &str| load(&mut archive, path, key);
     let columns = Columns {
         obs: load(obs)?.matrix(path, obs)?.mapv(|v| v as f32),
@@ -60,18 +71,8 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
             rew: rew.into(),
             next_obs: vec![next_obs.unwrap_or_default().into()],
         },
-        ignored: {
-            let used = [Some(obs), Some(act), Some(rew), Some(done), next_obs, timeout, goal];
-            let sim = sim.map(|(p, v)| [p, v]).unwrap_or_default();
-            let mut left: Vec<String> = names
-                .iter()
-                .filter(|n| !used.contains(&Some(n.as_str())) && !sim.contains(&n.as_str()))
-                .cloned()
-                .collect();
-            left.sort();
-            left
-        },
-        notes: Vec::new(),
+        notes: unused_note(&ignored, next_obs, timeout),
+        ignored,
         meta: BTreeMap::new(),
     };
     assemble(columns, path, Format::Npz, options)

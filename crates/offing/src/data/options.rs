@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 /// How a file is turned into transitions. The default suits D4RL and Minari files as published.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
-    /// Name to give the dataset; the file stem when absent.
+    /// Name to give the dataset; the file stem when absent. A set made by offing says itself what it is called, and a name
+    /// that speaks of a task with other widths is changed, with a note.
     pub name: Option<String>,
-    /// Which columns of a CSV or Parquet file hold what; guessed from their names when absent.
+    /// Which columns of a CSV or Parquet file hold what; guessed from their names when absent. For any other file an error.
     pub columns: Option<ColumnMap>,
     /// What to do with a terminal row whose next observation is not in the file.
     pub terminal_next: TerminalNext,

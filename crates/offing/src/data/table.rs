@@ -9,10 +9,12 @@ use std::path::Path;
 
 use ndarray::{Array1, Array2, ArrayView1};
 
+use super::csv::place;
 use super::dataset::{Dataset, Format, SimColumns};
-use super::hdf5::{check_flags, escaped, some_names};
+use super::hdf5::{bad_flag, escaped, some_names};
 use super::options::{ColumnMap, ReadOptions};
 use super::transitions::{Columns, Keys, assemble};
+use super::unused::{self, Absent, split_number};
 use crate::error::{Error, Result};
 
 /// The entries of one column.
@@ -150,7 +152,9 @@ impl Layout {
             |cells: &BTreeMap<String, Cells>, name: &Option<String>| -> Result<Option<Array1<bool>>> {
                 let Some(name) = name else { return Ok(None) };
                 let values = numbers(path, name, cells)?;
-                check_flags(path, name, values.iter().copied())?;
+                if let Some(row) = values.iter().position(|&v| v != 0.0 && v != 1.0) {
+                    return Err(bad_flag(path, name, values[row], &place(path, format, row)));
+                }
                 Ok(Some(values.into_iter().map(|v| v != 0.0).collect()))
             };
         let whole = |cells: &BTreeMap<String, Cells>, name: &Option<String>| -> Result<Option<Vec<i64>>> {
@@ -162,7 +166,8 @@ impl Layout {
                     true => Ok(v as i64),
                     false => {
                         let hint = "number episodes and steps with integers";
-                        Err(Error::key(path, escaped(name), "integers", format!("{v} in row {row}"), hint))
+                        let found = format!("{v} in {}", place(path, format, row));
+                        Err(Error::key(path, escaped(name), "integers", found, hint))
                     }
                 })
                 .collect::<Result<Vec<_>>>()
@@ -173,8 +178,13 @@ impl Layout {
         if let (Some(done), Some(timeout), Some("done" | "dones")) =
             (&mut done, &timeout, map.done.as_deref().map(str::to_ascii_lowercase).as_deref())
         {
+            let both = done.iter().zip(timeout).filter(|&(&d, &t)| d && t).count();
             done.iter_mut().zip(timeout).for_each(|(d, &t)| *d &= !t);
-            notes.push("rows with both `done` and a timeout are taken as time limits, not terminals".into());
+            if both > 0 {
+                notes.push(format!(
+                    "rows with both `done` and a timeout ({both}) are taken as time limits, not terminals"
+                ));
+            }
         }
         let episode = match map.episode.as_ref().and_then(|name| cells.get(name)) {
             Some(Cells::Labels(labels)) => Some(labels.ids.clone()),
@@ -196,6 +206,10 @@ impl Layout {
         if done.is_none() {
             notes.push("no column of terminals: no row is taken as terminal".into());
         }
+        let ignored: Vec<String> = all.iter().filter(|n| !used.contains(n)).cloned().collect();
+        // A map leaves columns out on purpose: then there is nothing to guess.
+        let absent = if options.columns.is_some() { Vec::new() } else { absent(&map) };
+        notes.extend(unused::note(&ignored, &absent));
         let columns = Columns {
             obs: matrix(path, &map.obs, &cells)?,
             act: matrix(path, &map.act, &cells)?,
@@ -214,7 +228,7 @@ impl Layout {
                     .next_obs
                     .map_or_else(|| vec![String::new()], |names| names.iter().map(|n| escaped(n)).collect()),
             },
-            ignored: all.iter().filter(|n| !used.contains(n)).cloned().collect(),
+            ignored,
             notes,
             meta,
         };
@@ -316,6 +330,7 @@ fn guess(path: &Path, names: &[String]) -> Result<ColumnMap> {
             return Err(no_column(path, what, "columns of this name and on", names));
         }
     }
+    check_starts(path, &obs, &act, &next_obs)?;
     let rew = one(REW).ok_or_else(|| no_column(path, "reward", "a column of this name", names))?;
     Ok(ColumnMap {
         obs,
@@ -329,8 +344,50 @@ fn guess(path: &Path, names: &[String]) -> Result<ColumnMap> {
     })
 }
 
+/// What a file with these columns has not, and what a column that nothing reads may therefore be a misspelling of.
+fn absent(map: &ColumnMap) -> Vec<Absent> {
+    let next = Absent { name: "next_obs_0", known: NEXT, also: unused::NEXT_ALSO, parts: &[] };
+    let done = Absent {
+        name: "done",
+        known: DONE,
+        also: unused::DONE_ALSO,
+        parts: &["done", "terminal", "terminated"],
+    };
+    let timeout = Absent {
+        name: "timeout",
+        known: TIMEOUT,
+        also: unused::TIMEOUT_ALSO,
+        parts: &["timeout", "truncated", "truncation"],
+    };
+    let episode = Absent { name: "episode", known: EPISODE, also: unused::EPISODE_ALSO, parts: &[] };
+    let roles = [
+        (map.next_obs.is_none(), next),
+        (map.done.is_none(), done),
+        (map.timeout.is_none(), timeout),
+        (map.episode.is_none(), episode),
+    ];
+    roles.into_iter().filter(|(missing, _)| *missing).map(|(_, role)| role).collect()
+}
+
+/// Counting from 1 is a habit when observations and actions do it alike; one series alone has lost its first column.
+fn check_starts(path: &Path, obs: &[String], act: &[String], next_obs: &[String]) -> Result<()> {
+    let start = |series: &[String]| series.first().and_then(|name| split_number(name).1);
+    let next_fits = next_obs.is_empty() || start(next_obs) == Some(1);
+    if start(obs) == Some(1) && start(act) == Some(1) && next_fits {
+        return Ok(());
+    }
+    for series in [obs, act, next_obs] {
+        if let (Some(first), Some(1)) = (series.first(), start(series)) {
+            let wanted = "columns counted from 0 (or obs, act and next_obs all from 1)";
+            let hint = "add the missing column, rename them, or say which columns to use in a column map";
+            return Err(Error::key(path, escaped(first), wanted, "this one as the first", hint));
+        }
+    }
+    Ok(())
+}
+
 /// Columns `prefix_0, prefix_1 …` (also `prefix0`, `prefix.0`, `prefix[0]`) by number, which counts from 0 or 1
-/// without gaps.
+/// without gaps ([`check_starts`] looks at which).
 fn numbered(path: &Path, names: &[String], prefix: &str) -> Result<Vec<String>> {
     let number = |name: &str| -> Option<u32> {
         let (head, rest) = name.split_at_checked(prefix.len())?;

@@ -14,9 +14,11 @@ use std::path::Path;
 use ndarray::{Array1, ArrayView1};
 
 use super::checks::{check_finite, check_lengths};
-use super::dataset::{Dataset, Format, Reading, SimColumns};
+use super::dataset::{Dataset, Ends, Format, Reading, SimColumns};
+use super::hdf5::escaped;
 use super::jumps::StepScale;
 use super::options::{ReadOptions, TerminalNext};
+use super::tasks;
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
 
@@ -56,10 +58,12 @@ pub(super) fn assemble(
 ) -> Result<Dataset> {
     check_lengths(&columns, path)?;
     if !options.allow_non_finite {
-        check_finite(&columns, path)?;
+        check_finite(&columns, path, format)?;
     }
     let rows_in_file = columns.rew.len();
     let mut notes = std::mem::take(&mut columns.notes);
+    let name = tasks::name_of(&columns, path, options, &mut notes)?;
+    let ends = ends(&columns);
     let links = link(&columns, options, &mut notes);
     let Links { kept, dropped, repeat, next_obs: how, follows, cut } = links;
 
@@ -96,11 +100,12 @@ pub(super) fn assemble(
         rows_kept: kept.len(),
         next_obs: how,
         dropped,
-        ignored_keys: columns.ignored,
+        ignored_keys: columns.ignored.iter().map(|key| escaped(key)).collect(),
+        ends,
         notes,
     };
     Ok(Dataset {
-        name: options.name.clone().unwrap_or_else(|| stem(path)),
+        name,
         format,
         reward_shift: 0.0,
         timeout: if whole { timeout } else { kept.iter().map(|&i| timeout[i]).collect() },
@@ -110,6 +115,18 @@ pub(super) fn assemble(
         reading,
         meta: columns.meta,
     })
+}
+
+/// What the file itself says about where episodes end. Flags that are never set mark nothing.
+fn ends(columns: &Columns) -> Ends {
+    let limits = columns.timeout.as_ref().is_some_and(|t| t.iter().any(|&t| t));
+    if columns.next_obs.is_some() || columns.episode.is_some() || columns.step.is_some() || limits {
+        Ends::Told
+    } else if columns.done.iter().any(|&d| d) {
+        Ends::TerminalsOnly
+    } else {
+        Ends::Unknown
+    }
 }
 
 /// Which rows are kept and how they hang together.

@@ -6,7 +6,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::config::EnsembleConfig;
 use super::data::check_rows;
 use super::ensemble::Ensemble;
 use super::head::Bounds;
@@ -21,7 +20,9 @@ use crate::nn::{AdamConfig, AdamStep, Keep, Scalar, Stack, Tensors, TrainStep};
 pub struct AdversaryConfig {
     /// Learning rate.
     pub lr: f64,
-    /// Weight decay of each layer, as in [`EnsembleConfig`].
+    /// Weight decay of each layer, as in [`EnsembleConfig`](super::EnsembleConfig); RAMBO takes the ensemble's where it
+    /// is empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub decay: Vec<f32>,
     /// Weight of the bounds' spread in the loss.
     pub bound_weight: f32,
@@ -29,7 +30,27 @@ pub struct AdversaryConfig {
 
 impl Default for AdversaryConfig {
     fn default() -> Self {
-        Self { lr: 3e-4, decay: EnsembleConfig::default().decay, bound_weight: 0.001 }
+        Self { lr: 3e-4, decay: Vec::new(), bound_weight: 0.001 }
+    }
+}
+
+impl AdversaryConfig {
+    /// Says what is wrong with the values for networks of so many layers, if anything.
+    pub fn check(&self, layers: usize) -> Result<()> {
+        if !(self.lr > 0.0 && self.lr.is_finite()) {
+            return Err(Error::Invalid(format!(
+                "adversary.step.lr: wanted a positive number, found {}",
+                self.lr
+            )));
+        }
+        if self.decay.len() != layers {
+            return Err(Error::Invalid(format!(
+                "adversary.step.decay: wanted {layers} numbers, one for each hidden layer and one for the output, found \
+                 {}; leave it out to take the ensemble's",
+                self.decay.len()
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -60,14 +81,7 @@ impl Ensemble {
     /// Prepares adversarial steps of this model, with fresh moments.
     pub fn adversary(&self, cfg: &AdversaryConfig) -> Result<Adversary> {
         let shape = self.stack.shape();
-        if cfg.decay.len() != shape.layers() || !(cfg.lr > 0.0 && cfg.lr.is_finite()) {
-            return Err(Error::Invalid(format!(
-                "adversary: wanted a positive lr and {} decays, one a layer, found {} and {}",
-                shape.layers(),
-                cfg.lr,
-                cfg.decay.len()
-            )));
-        }
+        cfg.check(shape.layers())?;
         let moments = Stack::zeros(shape.clone(), self.members(), Keep::Moments).without_weights();
         let bounds = Bounds::new(self.obs_dim() + 1, 0.0, 0.0);
         let (real, imagined) = (Vec::new(), Vec::new());

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::data::held_out;
 use crate::error::{Error, Result};
 use crate::nn::Activation;
 
@@ -70,10 +71,13 @@ impl Default for EnsembleConfig {
 }
 
 impl EnsembleConfig {
-    /// Says what is wrong with the values, if anything.
+    /// Says what is wrong with the values, if anything. Keys are named as `offing train` has them.
     pub fn check(&self) -> Result<()> {
-        let fail = |what: String| Err(Error::Invalid(format!("model.{what}")));
-        if self.members == 0 || self.elites == 0 || self.elites > self.members {
+        let fail = |what: String| Err(Error::Invalid(format!("model.ensemble.{what}")));
+        if self.members == 0 {
+            return fail("members: wanted at least 1, found 0; the paper has 7".into());
+        }
+        if self.elites == 0 || self.elites > self.members {
             return fail(format!(
                 "elites: wanted from 1 to {} (members), found {}; the paper has 5 of 7",
                 self.members, self.elites
@@ -94,8 +98,18 @@ impl EnsembleConfig {
                 self.decay.len()
             ));
         }
-        if self.batch_size == 0 || self.patience == 0 {
-            return fail("batch_size and patience: wanted at least 1, found 0".into());
+        for (name, value) in [("batch_size", self.batch_size), ("patience", self.patience)] {
+            if value == 0 {
+                return fail(format!("{name}: wanted at least 1, found 0"));
+            }
+        }
+        // A model that was not trained imagines noise.
+        for (name, most) in
+            [("max_epochs", self.max_epochs.map(|n| n as u64)), ("max_updates", self.max_updates)]
+        {
+            if most == Some(0) {
+                return fail(format!("{name}: wanted at least 1, found 0; leave it out for no limit"));
+            }
         }
         if !(self.lr > 0.0 && self.lr.is_finite()) {
             return fail(format!("lr: wanted a positive number, found {}", self.lr));
@@ -114,6 +128,20 @@ impl EnsembleConfig {
         }
         Ok(())
     }
+
+    /// Says whether so many rows are too few to train on and to hold some out.
+    pub fn check_for(&self, rows: usize) -> Result<()> {
+        let held = held_out(rows, self.holdout, self.holdout_max);
+        let left = rows.saturating_sub(held);
+        if left < self.batch_size || held == 0 {
+            return Err(Error::Invalid(format!(
+                "too few rows for a model: wanted at least {} to train on and 1 to hold out, found {left} and \
+                 {held}; use more data or a smaller model.ensemble.batch_size",
+                self.batch_size
+            )));
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -124,7 +152,14 @@ mod tests {
     fn bad_values_are_named() {
         EnsembleConfig::default().check().unwrap();
         for (cfg, word) in [
-            (EnsembleConfig { elites: 8, ..Default::default() }, "elites"),
+            (EnsembleConfig { elites: 8, ..Default::default() }, "model.ensemble.elites: wanted from 1 to 7"),
+            (
+                EnsembleConfig { members: 0, ..Default::default() },
+                "model.ensemble.members: wanted at least 1",
+            ),
+            (EnsembleConfig { max_epochs: Some(0), ..Default::default() }, "max_epochs"),
+            (EnsembleConfig { max_updates: Some(0), ..Default::default() }, "max_updates"),
+            (EnsembleConfig { patience: 0, ..Default::default() }, "model.ensemble.patience"),
             (EnsembleConfig { decay: vec![0.1], ..Default::default() }, "decay"),
             (EnsembleConfig { holdout: 1.0, ..Default::default() }, "holdout"),
             (EnsembleConfig { min_log_var: 1.0, ..Default::default() }, "min_log_var"),
@@ -133,6 +168,9 @@ mod tests {
         ] {
             assert!(cfg.check().unwrap_err().to_string().contains(word));
         }
+        let few = EnsembleConfig::default().check_for(200).unwrap_err().to_string();
+        assert!(few.contains("smaller model.ensemble.batch_size"), "{few}");
+        EnsembleConfig::default().check_for(1000).unwrap();
         assert!(serde_json::from_str::<EnsembleConfig>(r#"{"member": 3}"#).is_err());
     }
 }

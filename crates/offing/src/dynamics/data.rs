@@ -100,9 +100,13 @@ fn not_finite(name: &str, row: usize, col: usize, value: f32) -> Error {
 pub(super) fn split(rows: usize, share: f64, most: usize, seed: u64) -> (Vec<u32>, Vec<u32>) {
     let mut all: Vec<u32> = (0..rows as u32).collect();
     shuffle(&mut all, &mut Rng::stream(seed, "holdout", 0));
-    let held = ((rows as f64 * share) as usize).min(most);
-    let train = all.split_off(held);
+    let train = all.split_off(held_out(rows, share, most));
     (train, all)
+}
+
+/// How many of so many rows are held out.
+pub(super) fn held_out(rows: usize, share: f64, most: usize) -> usize {
+    ((rows as f64 * share) as usize).min(most)
 }
 
 /// Fisher–Yates.

@@ -37,6 +37,38 @@ impl Default for LearntConfig {
     }
 }
 
+impl LearntConfig {
+    /// Says what is wrong with the values, and whether these rows teach nothing, if they do not.
+    pub(super) fn check(&self, rows: &Batch) -> Result<()> {
+        let fail = |what: String| Err(Error::Invalid(format!("model.termination.classifier.{what}")));
+        if self.hidden.contains(&0) {
+            return fail(format!("hidden: wanted widths of at least 1, found {:?}", self.hidden));
+        }
+        if self.batch_size < 2 {
+            return fail(format!("batch_size: wanted at least 2, found {}", self.batch_size));
+        }
+        if !(self.lr > 0.0 && self.lr.is_finite()) {
+            return fail(format!("lr: wanted a positive number, found {}", self.lr));
+        }
+        if !(0.0..1.0).contains(&self.threshold) {
+            return fail(format!("threshold: wanted a number from 0 to below 1, found {}", self.threshold));
+        }
+        let ended = rows.done.iter().filter(|done| **done).count();
+        if ended == 0 || ended == rows.len() {
+            return Err(one_sided(ended, rows.len() - ended));
+        }
+        Ok(())
+    }
+}
+
+/// There is nothing to tell apart.
+fn one_sided(ended: usize, others: usize) -> Error {
+    Error::Invalid(format!(
+        "a learnt termination: wanted terminal and other rows, found {ended} and {others}; use model.termination.kind = \
+         \"never\", or give an expression"
+    ))
+}
+
 /// A trained classifier of ended episodes.
 #[derive(Clone, Debug)]
 pub struct Learnt {
@@ -55,20 +87,11 @@ impl Learnt {
     /// Trains on the terminals of `rows`.
     pub fn fit(cfg: &LearntConfig, rows: &Batch, seed: u64) -> Result<Self> {
         check_rows(rows)?;
-        if cfg.hidden.contains(&0) || cfg.batch_size < 2 || !(0.0..1.0).contains(&cfg.threshold) {
-            return Err(Error::Invalid(format!(
-                "termination: wanted positive widths, batch_size of at least 2 and a threshold in [0, 1), found {cfg:?}"
-            )));
-        }
+        cfg.check(rows)?;
         let (train, held) = split(rows.len(), 0.1, 10_000, seed);
         let (ended, others): (Vec<u32>, Vec<u32>) = train.iter().partition(|&&r| rows.done[r as usize]);
         if ended.is_empty() || others.is_empty() {
-            return Err(Error::Invalid(format!(
-                "a learnt termination: wanted terminal and other rows, found {} and {}; use kind = \"never\" or give an \
-                 expression",
-                ended.len(),
-                others.len()
-            )));
+            return Err(one_sided(ended.len(), others.len()));
         }
         let width = 2 * rows.obs_dim() + rows.act_dim();
         let (mean, inverse) = standardise(rows, &train, width);

@@ -93,8 +93,8 @@ impl TerminationConfig {
         match (body.as_str(), goal) {
             ("antmaze", Some(goal)) => Ok(Self::AntMaze { goal, radius: default_radius() }),
             ("antmaze", None) => Err(Error::Invalid(format!(
-                "termination of `{task}`: wanted a goal position, found none; give termination = {{ kind = \"antmaze\", \
-                 goal = [x, y] }}"
+                "termination of `{task}`: wanted a goal position, found none; give model.termination = {{ kind = \
+                 \"antmaze\", goal = [x, y] }}"
             ))),
             ("halfcheetah", _) => Ok(Self::HalfCheetah { limit: None }),
             ("hopper", _) => Ok(Self::Hopper {}),
@@ -108,6 +108,14 @@ impl TerminationConfig {
         }
     }
 
+    /// Says what is wrong with the rule for states of these rows, if anything; nothing is learnt for it.
+    pub fn check(&self, rows: &Batch) -> Result<()> {
+        match self {
+            Self::Learnt { classifier } => classifier.check(rows),
+            other => other.build(rows, 0).map(drop),
+        }
+    }
+
     /// Builds the rule for states of these rows; only a learnt one looks at more than their widths.
     pub fn build(&self, rows: &Batch, seed: u64) -> Result<Termination> {
         let obs = rows.obs_dim();
@@ -116,7 +124,8 @@ impl TerminationConfig {
                 return Ok(());
             }
             Err(Error::Invalid(format!(
-                "termination of {body}: wanted states of at least {wanted} entries, found {obs}; choose another kind"
+                "termination of {body}: wanted states of at least {wanted} entries, found {obs}; choose another \
+                 model.termination.kind"
             )))
         };
         Ok(match self {
@@ -129,7 +138,11 @@ impl TerminationConfig {
                 needs(2, "antmaze")?;
                 Termination::AntMaze { goal: *goal, radius: *radius }
             }
-            Self::Expression { alive } => Termination::Alive(Expression::parse(alive, obs, rows.act_dim())?),
+            Self::Expression { alive } => {
+                let parsed = Expression::parse(alive, obs, rows.act_dim());
+                let named = |e: Error| Error::Invalid(format!("model.termination.alive: {e}"));
+                Termination::Alive(parsed.map_err(named)?)
+            }
             Self::Learnt { classifier } => {
                 Termination::Learnt(Box::new(Learnt::fit(classifier, rows, seed)?))
             }
@@ -240,5 +253,31 @@ mod tests {
         assert!(read(r#"{"kind": "learnt", "classifier": {"updates": 10}}"#).is_ok());
         let narrow = TerminationConfig::Hopper {}.build(&rows(1), 0).unwrap_err().to_string();
         assert!(narrow.contains("at least 2"), "{narrow}");
+    }
+
+    #[test]
+    fn a_bad_rule_is_named_without_learning_anything() {
+        let some = Batch { done: vec![true, false].into(), ..two_rows() };
+        for (text, word) in [
+            (r#"{"kind": "expression", "alive": "obs[9] > 0"}"#, "model.termination.alive: condition"),
+            (
+                r#"{"kind": "learnt", "classifier": {"threshold": 2}}"#,
+                "classifier.threshold: wanted a number",
+            ),
+            (r#"{"kind": "learnt", "classifier": {"lr": 0}}"#, "classifier.lr"),
+        ] {
+            let cfg: TerminationConfig = serde_json::from_str(text).unwrap();
+            let error = cfg.check(&some).unwrap_err().to_string();
+            assert!(error.contains(word) && !error.contains('{'), "{error}");
+        }
+        let learnt = TerminationConfig::Learnt { classifier: LearntConfig::default() };
+        learnt.check(&some).unwrap();
+        let error = learnt.check(&two_rows()).unwrap_err().to_string();
+        assert!(error.contains("found 0 and 2"), "{error}");
+    }
+
+    fn two_rows() -> Batch {
+        let (obs, act) = (Mat::zeros((2, 3)), Mat::zeros((2, 1)));
+        Batch { next_obs: obs.clone(), obs, act, rew: Array1::zeros(2), done: vec![false; 2].into() }
     }
 }

@@ -88,16 +88,8 @@ impl<'a> Trainer<'a> {
     pub fn new(cfg: &EnsembleConfig, rows: &'a Batch, seed: u64, team: &Team) -> Result<Self> {
         cfg.check()?;
         check_rows(rows)?;
+        cfg.check_for(rows.len())?;
         let (train, held) = split(rows.len(), cfg.holdout, cfg.holdout_max, seed);
-        if train.len() < cfg.batch_size || held.is_empty() {
-            return Err(Error::Invalid(format!(
-                "too few rows for a model: wanted at least {} to train on and 1 to hold out, found {} and {}; \
-                 use more data or a smaller model.batch_size",
-                cfg.batch_size,
-                train.len(),
-                held.len()
-            )));
-        }
         let (scaler, constant_inputs) = Scaler::fit(rows, &train);
         let report = FitReport { train_rows: train.len(), holdout_rows: held.len(), constant_inputs };
         let (obs, act) = (rows.obs_dim(), rows.act_dim());
@@ -213,8 +205,8 @@ impl<'a> Trainer<'a> {
             loss /= (rows.len() * width) as f64;
             if !loss.is_finite() {
                 return Err(Error::Invalid(format!(
-                    "the model's loss became {loss} for member {member} at update {} (epoch {}); lower model.lr, or look \
-                     for extreme values with `offing data audit`",
+                    "the model's loss became {loss} for member {member} at update {} (epoch {}); lower model.ensemble.lr, or \
+                     look for extreme values with `offing data audit`",
                     self.state.updates, self.state.epoch
                 )));
             }
@@ -300,7 +292,8 @@ impl<'a> Trainer<'a> {
             let (error, best) = (self.state.last_error[member], self.state.best_error[member]);
             if !error.is_finite() {
                 return Err(Error::Invalid(format!(
-                    "the model's hold-out error became {error} for member {member} after epoch {}; lower model.lr",
+                    "the model's hold-out error became {error} for member {member} after epoch {}; lower \
+                     model.ensemble.lr",
                     self.state.epoch
                 )));
             }

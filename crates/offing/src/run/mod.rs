@@ -76,6 +76,8 @@ pub struct RunDir {
     checkpoints: Checkpoints,
     /// What is worth telling the user: checkpoints that were refused.
     notes: Vec<String>,
+    /// Directories that were made for it, its own first; none when it was there before.
+    made: Vec<PathBuf>,
     _lock: File,
 }
 
@@ -88,7 +90,7 @@ impl RunDir {
 
     /// [`RunDir::open_or_create`]; `None` while another process works in it.
     pub fn try_open_or_create(path: &Path, config: &str) -> Result<Option<Self>> {
-        fs::create_dir_all(path).map_err(|e| Error::io(path, "create the run directory", e))?;
+        let made = make_dir(path)?;
         let Some(lock) = lock(path)? else { return Ok(None) };
         let file = path.join(CONFIG);
         match fs::read_to_string(&file) {
@@ -107,7 +109,8 @@ impl RunDir {
             }
             Err(e) => return Err(Error::io(&file, "read", e)),
         }
-        Self::held(path, config.to_string(), lock).map(Some)
+        let run = Self::held(path, config.to_string(), lock)?;
+        Ok(Some(Self { made, ..run }))
     }
 
     /// Takes hold of the run at `path`.
@@ -133,8 +136,26 @@ impl RunDir {
             events: None,
             checkpoints: Checkpoints::open(&path.join(CHECKPOINTS))?,
             notes: Vec::new(),
+            made: Vec::new(),
             _lock: lock,
         })
+    }
+
+    /// Removes the directory again, if it was made for this run just now and nothing has come of it: neither a record nor a
+    /// checkpoint. For a run that failed before it began.
+    pub fn forget_if_untouched(self) {
+        // The lock is still held: nobody else can have begun to work in it.
+        let empty = fs::metadata(self.path.join(METRICS)).is_ok_and(|file| file.len() == 0);
+        let Some((own, above)) = self.made.split_first() else { return };
+        if !empty || newest_step(&self.path).is_some() || fs::remove_dir_all(own).is_err() {
+            return;
+        }
+        for dir in above {
+            // One that holds other runs by now stays.
+            if fs::remove_dir(dir).is_err() {
+                break;
+            }
+        }
     }
 
     /// Where it is.
@@ -226,6 +247,21 @@ fn held_by_another(path: &Path) -> Error {
         path,
         "another process is working in this run directory; wait for it, stop it, or give another directory",
     )
+}
+
+/// Makes a directory and what is missing above it. Returns what it made, the directory first; nothing when that was there.
+fn make_dir(path: &Path) -> Result<Vec<PathBuf>> {
+    let fail = |e: std::io::Error| Error::io(path, "create the run directory", e);
+    let missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
+    let above: Vec<PathBuf> = path.ancestors().skip(1).take_while(missing).map(Path::to_path_buf).collect();
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(fail)?;
+    }
+    match fs::create_dir(path) {
+        Ok(()) => Ok(std::iter::once(path.to_path_buf()).chain(above).collect()),
+        Err(_) if path.is_dir() => Ok(Vec::new()),
+        Err(e) => Err(fail(e)),
+    }
 }
 
 /// Takes hold of a directory; `None` when another process has it.

@@ -99,3 +99,29 @@ fn a_glance_tells_whether_somebody_works_there() {
     drop(run);
     assert!(!is_held(&path));
 }
+
+#[test]
+fn a_run_that_failed_before_it_began_leaves_nothing_and_others_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join("runs").join(name);
+    RunDir::open_or_create(&path("mopo/s0"), "a = 1\n").unwrap().forget_if_untouched();
+    assert!(!dir.path().join("runs").exists(), "nor what was made above it");
+    // A neighbour keeps its parents.
+    drop(RunDir::open_or_create(&path("mopo/s1"), "a = 1\n").unwrap());
+    RunDir::open_or_create(&path("mopo/s0"), "a = 1\n").unwrap().forget_if_untouched();
+    assert!(!path("mopo/s0").exists() && path("mopo/s1").join(CONFIG).exists());
+    // One that was there before stays, and so does one with a record or a checkpoint.
+    RunDir::open_or_create(&path("mopo/s1"), "a = 1\n").unwrap().forget_if_untouched();
+    assert!(path("mopo/s1").join(CONFIG).exists());
+    fs::create_dir_all(path("empty")).unwrap();
+    RunDir::open_or_create(&path("empty"), "").unwrap().forget_if_untouched();
+    assert!(path("empty").exists());
+    let mut run = RunDir::open_or_create(&path("recorded"), "").unwrap();
+    run.record(json!({ "step": 1 })).unwrap();
+    run.forget_if_untouched();
+    assert!(path("recorded").join(METRICS).exists());
+    let mut run = RunDir::open_or_create(&path("kept"), "").unwrap();
+    run.checkpoint(1, &state(1)).unwrap();
+    run.forget_if_untouched();
+    assert_eq!(newest_step(&path("kept")), Some(1));
+}

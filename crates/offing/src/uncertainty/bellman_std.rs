@@ -28,6 +28,20 @@ impl Default for BellmanStdConfig {
     }
 }
 
+impl BellmanStdConfig {
+    /// Says what is wrong with the values for a model with so many elites, if anything.
+    pub(crate) fn check(&self, elites: usize) -> Result<()> {
+        if elites < 2 || self.samples == 0 {
+            return Err(Error::Invalid(format!(
+                "bellman-std: wanted at least two elites and one sample, found {elites} and {}; raise \
+                 model.ensemble.elites or uncertainty.samples",
+                self.samples
+            )));
+        }
+        Ok(())
+    }
+}
+
 /// The estimator: which members count and how often each is sampled.
 #[derive(Clone, Debug)]
 pub struct BellmanStd {
@@ -41,14 +55,7 @@ impl BellmanStd {
     /// # Errors
     /// Fewer than two members, or no samples.
     pub fn new(config: &BellmanStdConfig, elites: &[usize]) -> Result<Self> {
-        if elites.len() < 2 || config.samples == 0 {
-            return Err(Error::Invalid(format!(
-                "bellman-std: wanted at least two elites and one sample, found {} and {}; raise the elites of the model or \
-                 uncertainty.samples",
-                elites.len(),
-                config.samples
-            )));
-        }
+        config.check(elites.len())?;
         Ok(Self { config: config.clone(), elites: elites.to_vec() })
     }
 

@@ -29,6 +29,11 @@ pub(super) struct Coder {
     bits: usize,
 }
 
+/// A linear model has nothing to build codes on.
+pub(super) fn linear() -> Error {
+    Error::Invalid("count: wanted a model with hidden layers, found a linear one".into())
+}
+
 impl Trunk {
     /// The first two hidden layers of a saved model's member (all, when it has fewer).
     pub(super) fn of(weights: &Tensors, member: usize) -> Result<Self> {
@@ -36,9 +41,7 @@ impl Trunk {
         let hidden = (0..).take_while(|&l| shape(l + 1).is_some()).count().min(2);
         let sizes: Vec<Vec<usize>> = (0..hidden).filter_map(shape).collect();
         let (Some(first), Some(last)) = (sizes.first(), sizes.last()) else {
-            return Err(Error::Invalid(
-                "count: wanted a model with hidden layers, found a linear one".into(),
-            ));
+            return Err(linear());
         };
         let activation = if weights.u64("silu", 1)?[0] != 0 { Activation::Silu } else { Activation::Relu };
         // The last hidden layer is this stack's output, so its activation is applied by hand.

@@ -5,17 +5,18 @@ use serde::{Deserialize, Serialize};
 use super::Uncertainty;
 use super::aleatoric::{AleatoricConfig, MaxAleatoric};
 use super::bellman_std::BellmanStdConfig;
+use super::coder::linear;
 use super::count::{Count, CountConfig};
 use super::ensemble_std::{EnsembleStd, EnsembleStdConfig};
 use super::fathom::{Fathom, FathomConfig};
 use super::loo_kl::{LooKl, LooKlConfig};
-use super::members::{ByMembers, Rule};
+use super::members::{ByMembers, Rule, fits};
 use super::mixture_std::{MixtureStd, MixtureStdConfig};
 use super::pairwise::{MaxPairwise, PairwiseConfig};
 use super::pullback::{Pullback, PullbackConfig};
 use super::sumo::{Sumo, SumoConfig};
 use crate::batch::Batch;
-use crate::dynamics::{DynamicsModel, Ensemble};
+use crate::dynamics::{DynamicsModel, Ensemble, EnsembleConfig};
 use crate::error::{Error, Result};
 use crate::home::Home;
 use crate::nn::Team;
@@ -138,6 +139,35 @@ impl UncertaintyConfig {
         !matches!(self, Self::BellmanStd(_))
     }
 
+    /// Says what is wrong with the settings for so many rows of data and a model like this, if anything:
+    /// what would be said when the estimator is built, before the model is fitted.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build), as far as it can be known beforehand.
+    pub fn check(&self, rows: usize, model: &EnsembleConfig) -> Result<()> {
+        match self {
+            Self::Sumo(c) => c.check(rows),
+            Self::Count(_) if model.hidden.is_empty() => Err(linear()),
+            Self::Count(c) => c.check(rows, model.members),
+            Self::Pullback(c) => c.check(rows),
+            Self::Fathom(c) => c.check(rows),
+            Self::BellmanStd(c) => c.check(model.elites),
+            Self::Aleatoric(_)
+            | Self::Pairwise(_)
+            | Self::LooKl(_)
+            | Self::EnsembleStd(_)
+            | Self::MixtureStd(_) => self.rule().map_or(Ok(()), |rule| fits(&*rule, model.members)),
+        }
+    }
+
+    /// Refuses the estimator that needs critics, for whoever has none.
+    ///
+    /// # Errors
+    /// See [`is_built_once`](Self::is_built_once).
+    pub fn check_without_critics(&self) -> Result<()> {
+        if self.is_built_once() { Ok(()) } else { Err(no_critics()) }
+    }
+
     /// Builds the estimator.
     ///
     /// # Errors
@@ -179,11 +209,7 @@ impl UncertaintyConfig {
                 let model = source.model.map(|m| m as &dyn DynamicsModel);
                 Ok(Box::new(Fathom::new(c, source.data, model, &source.team, source.seed)?))
             }
-            Self::BellmanStd(_) => Err(Error::Invalid(
-                "bellman-std: wanted the critics, which exist only while an algorithm trains; train `mobile` with it, \
-                 or choose another estimator"
-                    .into(),
-            )),
+            Self::BellmanStd(_) => Err(no_critics()),
             Self::Aleatoric(_)
             | Self::Pairwise(_)
             | Self::LooKl(_)
@@ -191,6 +217,14 @@ impl UncertaintyConfig {
             | Self::MixtureStd(_) => unreachable!("rules over members are built together"),
         }
     }
+}
+
+fn no_critics() -> Error {
+    Error::Invalid(
+        "bellman-std: wanted the critics, which exist only while an algorithm trains; train `mobile` with it, \
+         or choose another estimator"
+            .into(),
+    )
 }
 
 /// Builds several estimators. Those that read the ensemble share one pass of forecasts over the data.

@@ -94,7 +94,16 @@ impl Count {
     /// # Errors
     /// Settings out of range, data too small to hold some out, or training that diverges.
     pub fn new(config: &CountConfig, data: &Batch, model: &Ensemble, team: &Team, seed: u64) -> Result<Self> {
-        config.check(data, model)?;
+        config.check(data.len(), model.members())?;
+        if (data.obs_dim(), data.act_dim()) != (model.obs_dim(), model.act_dim()) {
+            return Err(Error::Invalid(format!(
+                "count: wanted rows of the model's {} observations and {} actions, found {} and {}",
+                model.obs_dim(),
+                model.act_dim(),
+                data.obs_dim(),
+                data.act_dim()
+            )));
+        }
         let weights = model.save();
         let mut coders: Vec<(f64, Result<Coder>)> = Vec::new();
         coders
@@ -177,17 +186,14 @@ impl Uncertainty for Count {
 }
 
 impl CountConfig {
-    fn check(&self, data: &Batch, model: &Ensemble) -> Result<()> {
+    /// Says what is wrong with the values for so many rows and a model of so many members, if anything.
+    pub(super) fn check(&self, rows: usize, members: usize) -> Result<()> {
         let fail = |what: String| Err(Error::Invalid(format!("count: {what}")));
         if !(1..=64).contains(&self.bits) {
             return fail(format!("wanted from 1 to 64 bits, found {}; the authors use 32 and 50", self.bits));
         }
-        if self.elites == 0 || self.elites > model.members() {
-            return fail(format!(
-                "wanted from 1 to {} elites (members), found {}",
-                model.members(),
-                self.elites
-            ));
+        if self.elites == 0 || self.elites > members {
+            return fail(format!("wanted from 1 to {members} elites (members), found {}", self.elites));
         }
         if !(0.0..1.0).contains(&self.noise) {
             return fail(format!("wanted noise from 0 to below 1, found {}", self.noise));
@@ -198,15 +204,8 @@ impl CountConfig {
                 self.batch_size, self.updates, self.lr
             ));
         }
-        if data.len() < 20 || (data.obs_dim(), data.act_dim()) != (model.obs_dim(), model.act_dim()) {
-            return fail(format!(
-                "wanted at least 20 rows of the model's {} observations and {} actions, found {} rows of {} and {}",
-                model.obs_dim(),
-                model.act_dim(),
-                data.len(),
-                data.obs_dim(),
-                data.act_dim()
-            ));
+        if rows < 20 {
+            return fail(format!("wanted at least 20 rows of data, found {rows}"));
         }
         Ok(())
     }

@@ -40,6 +40,22 @@ fn hidden() -> usize {
     256
 }
 
+impl EmbeddingConfig {
+    /// Says what is wrong with the sizes, if anything.
+    pub(super) fn check(&self) -> Result<()> {
+        let (dim, hidden) = match *self {
+            Self::Projection { dim, .. } => (dim, 1),
+            Self::Network { dim, hidden, .. } => (dim, hidden),
+        };
+        if dim == 0 || hidden == 0 {
+            return Err(Error::Invalid(format!(
+                "embedding: wanted dim and hidden of at least 1, found {dim} and {hidden}"
+            )));
+        }
+        Ok(())
+    }
+}
+
 /// An embedding with its weights, a function of its configuration and the input's width alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Recipe", into = "Recipe")]

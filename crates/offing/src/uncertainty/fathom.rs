@@ -70,6 +70,26 @@ pub enum Variant {
     Ensemble,
 }
 
+impl FathomConfig {
+    /// Says what is wrong with the values for so many rows, if anything.
+    pub(super) fn check(&self, rows: usize) -> Result<()> {
+        if rows < NEIGHBORS + 2 {
+            return Err(Error::Invalid(format!(
+                "fathom: wanted at least {} rows of data, found {rows}",
+                NEIGHBORS + 2
+            )));
+        }
+        for (name, value) in [("stored", self.stored), ("baseline_rows", self.baseline_rows)] {
+            if value == Some(0) {
+                return Err(Error::Invalid(format!(
+                    "fathom: wanted {name} of at least 1, found 0; leave it out for all rows"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The estimator.
 #[derive(Debug)]
 pub struct Fathom {
@@ -98,16 +118,7 @@ impl Fathom {
         team: &Team,
         seed: u64,
     ) -> Result<Self> {
-        if data.len() < NEIGHBORS + 2 || config.stored == Some(0) || config.baseline_rows == Some(0) {
-            return Err(Error::Invalid(format!(
-                "fathom: wanted at least {} rows of data and, where given, at least one stored fit and one row for the \
-                 baseline, found {} rows, stored = {:?} and baseline_rows = {:?}",
-                NEIGHBORS + 2,
-                data.len(),
-                config.stored,
-                config.baseline_rows
-            )));
-        }
+        config.check(data.len())?;
         // Refuses what is not finite, and is needed anyway for variants B and C.
         let sumo = Sumo::new(&SumoConfig::default(), data, team.threads())?;
         let delta = &data.next_obs - &data.obs;

@@ -28,6 +28,14 @@ pub(super) trait Rule: std::fmt::Debug + Send + Sync {
     }
 }
 
+/// Says what an ensemble of so many members lacks for a rule, if anything.
+pub(super) fn fits(rule: &dyn Rule, members: usize) -> Result<()> {
+    rule.check(members).map_err(|wanted| {
+        let id = rule.id();
+        Error::Invalid(format!("{id}: wanted {wanted}, found {members}; raise model.ensemble.members"))
+    })
+}
+
 /// Every member's Gaussian over (s', r) for one row.
 pub(super) struct Opinions<'a> {
     mean: &'a [f32],
@@ -98,10 +106,7 @@ impl ByMembers {
             let forecast = model.forecast(&cut(&data.obs), &cut(&data.act));
             let members = forecast.mean.dim().0;
             for estimator in &mut all {
-                estimator.rule.check(members).map_err(|wanted| {
-                    let id = estimator.rule.id();
-                    Error::Invalid(format!("{id}: wanted {wanted}, found {members}; raise model.members"))
-                })?;
+                fits(&*estimator.rule, members)?;
                 let scores = finite(estimator.rule.id(), apply(&*estimator.rule, &forecast, None))?;
                 estimator.max = scores.iter().fold(estimator.max, |a, &b| a.max(b));
             }

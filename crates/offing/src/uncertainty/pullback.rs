@@ -98,7 +98,8 @@ impl Pullback {
     /// # Errors
     /// Settings out of range, values that are not finite, or training that diverges.
     pub fn new(config: &PullbackConfig, data: &Batch, team: &Team, seed: u64) -> Result<Self> {
-        config.check(data)?;
+        config.check(data.len())?;
+        crate::dynamics::check_rows(&Batch { rew: Array1::zeros(data.len()), ..data.clone() })?;
         let latent = Latent::fit(config, data, seed)?;
         let points = latent.embed(&data.obs, &data.act, team);
         let noise = latent.radial(config.centers, data, team, seed);
@@ -214,11 +215,23 @@ impl Geometry {
 }
 
 impl PullbackConfig {
-    fn check(&self, data: &Batch) -> Result<()> {
+    /// Says what is wrong with the values for so many rows, if anything.
+    pub(super) fn check(&self, rows: usize) -> Result<()> {
         let fail = |what: String| Err(Error::Invalid(format!("pullback: {what}")));
-        let sizes = [self.latent, self.neighbors, self.segments, self.centers, self.batch_size];
-        if sizes.contains(&0) || self.hidden.contains(&0) || self.updates == 0 {
-            return fail(format!("wanted positive sizes, found {self:?}"));
+        for (name, size) in [
+            ("latent", self.latent),
+            ("neighbors", self.neighbors),
+            ("segments", self.segments),
+            ("centers", self.centers),
+            ("batch_size", self.batch_size),
+            ("updates", self.updates as usize),
+        ] {
+            if size == 0 {
+                return fail(format!("wanted {name} of at least 1, found 0"));
+            }
+        }
+        if self.hidden.contains(&0) {
+            return fail(format!("wanted hidden widths of at least 1, found {:?}", self.hidden));
         }
         if !(self.lr > 0.0 && self.lr.is_finite() && self.kl_weight >= 0.0 && self.kl_weight.is_finite()) {
             return fail(format!(
@@ -226,14 +239,10 @@ impl PullbackConfig {
                 self.lr, self.kl_weight
             ));
         }
-        if data.len() <= self.neighbors {
-            return fail(format!(
-                "wanted more than {} rows (neighbors), found {}",
-                self.neighbors,
-                data.len()
-            ));
+        if rows <= self.neighbors {
+            return fail(format!("wanted more than {} rows (neighbors), found {rows}", self.neighbors));
         }
-        crate::dynamics::check_rows(&Batch { rew: Array1::zeros(data.len()), ..data.clone() })
+        Ok(())
     }
 }
 
@@ -342,7 +351,7 @@ mod tests {
         let fail = |cfg: PullbackConfig, data: &Batch| {
             Pullback::new(&cfg, data, &Team::new(1), 0).unwrap_err().to_string()
         };
-        assert!(fail(PullbackConfig { latent: 0, ..small() }, &data).contains("positive sizes"));
+        assert!(fail(PullbackConfig { latent: 0, ..small() }, &data).contains("latent of at least 1"));
         assert!(fail(PullbackConfig { neighbors: 30, ..small() }, &data).contains("more than 30 rows"));
         let mut bad = data.clone();
         bad.next_obs[[3, 1]] = f32::NAN;

@@ -253,18 +253,18 @@ impl SumoConfig {
     pub fn check(&self, rows: usize) -> Result<()> {
         if self.k == 0 || self.k >= rows {
             return Err(Error::Invalid(format!(
-                "sumo.k: wanted from 1 to {} (one less than the data's {rows} rows), found {}; the paper has 1",
+                "sumo: wanted k from 1 to {} (one less than the data's {rows} rows), found {}; the paper has 1",
                 rows.saturating_sub(1),
                 self.k
             )));
         }
         if self.form == Form::CrossEntropy && self.metric != Distance::Euclidean {
             return Err(Error::Invalid(
-                "sumo.form: \"cross-entropy\" is defined for metric = \"euclidean\" only; use \"log1p\" or \"log\""
+                "sumo: form = \"cross-entropy\" is defined for metric = \"euclidean\" only; use \"log1p\" or \"log\""
                     .into(),
             ));
         }
-        Ok(())
+        self.embedding.as_ref().map_or(Ok(()), EmbeddingConfig::check)
     }
 }
 

@@ -225,6 +225,34 @@ fn what_the_source_lacks_is_named() {
     assert!(message.contains("critics") && message.contains("mobile"), "{message}");
 }
 
+#[test]
+fn settings_that_cannot_work_are_named_before_there_is_a_model() {
+    use crate::dynamics::EnsembleConfig;
+    let usual = EnsembleConfig::default();
+    for config in UncertaintyConfig::all() {
+        config.check(1000, &usual).unwrap();
+    }
+    let read = |text: &str| serde_json::from_str::<UncertaintyConfig>(text).unwrap();
+    let alone = EnsembleConfig { members: 1, elites: 1, ..usual.clone() };
+    let linear = EnsembleConfig { hidden: Vec::new(), ..usual.clone() };
+    for (text, model, word) in [
+        (r#"{"kind":"sumo","k":0}"#, &usual, "k from 1 to 999"),
+        (r#"{"kind":"sumo","k":1000}"#, &usual, "found 1000"),
+        (r#"{"kind":"sumo","embedding":{"kind":"projection","dim":0}}"#, &usual, "dim"),
+        (r#"{"kind":"loo-kl"}"#, &alone, "raise model.ensemble.members"),
+        (r#"{"kind":"count"}"#, &linear, "hidden layers"),
+        (r#"{"kind":"count","bits":65}"#, &usual, "64 bits"),
+        (r#"{"kind":"pullback","segments":0}"#, &usual, "segments"),
+        (r#"{"kind":"fathom","stored":0}"#, &usual, "stored"),
+        (r#"{"kind":"bellman-std"}"#, &alone, "two elites"),
+    ] {
+        let error = read(text).check(1000, model).unwrap_err().to_string();
+        assert!(error.contains(word) && !error.contains('\n'), "{text}: {error}");
+    }
+    assert!(UncertaintyConfig::default().check_without_critics().is_ok());
+    assert!(read(r#"{"kind":"bellman-std"}"#).check_without_critics().is_err());
+}
+
 fn golden() -> Tensors {
     Tensors::from_bytes(include_bytes!("../../tests/golden/uncertainty.safetensors")).unwrap()
 }

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use offing::calibration::{Study, StudyConfig, World, prepare, study};
+use offing::data::Dataset;
 use offing::dynamics::Oracle;
 use offing::env::Pool;
+use offing::run::RunDir;
 use offing::uncertainty::UncertaintyConfig;
 use offing_mujoco::Physics;
 use serde::Serialize;
@@ -83,6 +85,7 @@ pub(crate) fn run_one(context: &Context, plan: &Plan) -> Result<Option<Studied>>
     if kept.missing().is_empty() {
         return Ok(Some(studied(kept)));
     }
+    plan.config.check_for(&data, &kept.missing())?;
     // Another table's cell, perhaps: tables share studies, and what it finds need not be found again.
     let Some(mut run) = open_when_free(context, &dir, &text)? else { return Ok(None) };
     kept = Kept::find(&dir, &plan.estimators)?;
@@ -90,11 +93,31 @@ pub(crate) fn run_one(context: &Context, plan: &Plan) -> Result<Option<Studied>>
     if missing.is_empty() {
         return Ok(Some(studied(kept)));
     }
-    By::sign(&dir)?;
+    let studying = By::sign(&dir).and_then(|()| study_in(context, plan, &mut run, (&data, held), &missing));
+    let found = match studying {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok(None),
+        Err(error) => {
+            run.forget_if_untouched();
+            return Err(error);
+        }
+    };
+    kept.add(&found)?;
+    Ok(Some(studied(kept)))
+}
+
+/// Trains the policy in its directory and studies the estimators; `None` when it was stopped on the way.
+fn study_in(
+    context: &Context,
+    plan: &Plan,
+    run: &mut RunDir,
+    (data, held): (&Dataset, Option<Dataset>),
+    missing: &[(String, UncertaintyConfig)],
+) -> Result<Option<Study>> {
     let steps = plan.config.train.steps;
-    let job = Job { dataset: &data, physics: plan.physics, seed: plan.seed, steps, json: false };
+    let job = Job { dataset: data, physics: plan.physics, seed: plan.seed, steps, json: false };
     context.say(&format!("studying {} with seed {}", plan.dataset, plan.seed));
-    let found = in_session(context, &job, &mut run, |session, simulators| {
+    in_session(context, &job, run, |session, simulators| {
         let subject = match prepare(&plan.config, session) {
             Ok(Some(subject)) => subject,
             Ok(None) | Err(offing::Error::Stopped) => return Ok(None),
@@ -103,16 +126,13 @@ pub(crate) fn run_one(context: &Context, plan: &Plan) -> Result<Option<Studied>>
         let found = match (simulators, &held) {
             (Some(make), _) => {
                 let oracle = Oracle::new(Pool::new(make))?;
-                study(&plan.config, &missing, &subject, World::Simulated(&oracle), session)?
+                study(&plan.config, missing, &subject, World::Simulated(&oracle), session)?
             }
-            (None, Some(held)) => study(&plan.config, &missing, &subject, World::HeldOut(held), session)?,
+            (None, Some(held)) => study(&plan.config, missing, &subject, World::HeldOut(held), session)?,
             (None, None) => {
                 anyhow::bail!("{}: has neither a simulator nor episodes to hold back", plan.dataset)
             }
         };
         Ok(Some(found))
-    })?;
-    let Some(found) = found else { return Ok(None) };
-    kept.add(&found)?;
-    Ok(Some(studied(kept)))
+    })
 }

@@ -7,7 +7,7 @@ mod table;
 use crate::exit::ExitCode;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use offing::Rng;
 use offing::data::Dataset;
@@ -78,12 +78,24 @@ impl Default for Config {
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
+    fit_and_tell(context, args).map_err(with_own_keys)
+}
+
+/// The library names keys as `train` has them; here the ensemble lies directly under `model`, and the rule beside it.
+fn with_own_keys(error: anyhow::Error) -> anyhow::Error {
+    let text = format!("{error:#}");
+    let own = text.replace("model.ensemble.", "model.").replace("model.termination", "termination");
+    if own == text { error } else { anyhow!("{own}") }
+}
+
+fn fit_and_tell(context: &Context, args: &Args) -> Result<ExitCode> {
     let mut layers = Layers::of::<Config>()?;
     if let Some(path) = &args.config {
         layers.file(path, Some(&args.dataset))?;
     }
     args.sets.iter().try_for_each(|set| layers.set(set))?;
     let config: Config = layers.read()?;
+    config.model.check()?;
     let path = data_of(context, &args.dataset, args.rows)?;
     let (data, origin) = load(context, &path, args.reading.options()?)?;
     let drawn = args.rows.filter(|&n| n < data.rows.len()).map(|n| {

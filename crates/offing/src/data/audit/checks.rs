@@ -1,11 +1,14 @@
 //! The audit's checks, each a function from a dataset to one [`Finding`].
 
+mod ends;
+mod extremes;
+
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use ndarray::{ArrayView1, Axis};
 
-use super::super::Dataset;
+use super::super::{Dataset, tasks};
 use super::statistics::quantile;
 use super::{Finding, Severity};
 use crate::batch::Mat;
@@ -22,10 +25,12 @@ pub(super) fn all(data: &Dataset, horizon: Option<usize>) -> Vec<Finding> {
     let starts = Starts::of(data, &data.episodes.iter().map(|e| e.start).collect::<Vec<_>>());
     vec![
         non_finite(data),
+        extremes::extreme_values(data),
         reset_leaks(data, &starts),
         unmarked_resets(data, &starts),
         teleports(data),
         unmarked_ends(data),
+        ends::unknown_ends(data),
         too_long(data, horizon),
         inner_terminals(data),
         duplicates(data),
@@ -160,7 +165,7 @@ fn teleports(data: &Dataset) -> Finding {
 /// Rows whose state moves farther in one step than a body can, or than the rest of the data does.
 pub fn teleport_rows(data: &Dataset) -> Vec<usize> {
     let b = &data.rows;
-    if data.name.starts_with("antmaze") && b.obs_dim() >= 2 {
+    if tasks::named(&data.name).is_some_and(|task| task.body == "antmaze") && b.obs_dim() >= 2 {
         let step = |i: usize| (b.next_obs[[i, 0]] - b.obs[[i, 0]]).hypot(b.next_obs[[i, 1]] - b.obs[[i, 1]]);
         return (0..b.len()).filter(|&i| step(i) > ANTMAZE_STEP).collect();
     }

@@ -135,7 +135,7 @@ fn a_baseline_over_some_rows_is_never_above_the_one_over_all() {
     }
     let none = FathomConfig { baseline_rows: Some(0), ..Default::default() };
     let refused = Fathom::new(&none, &data, None, &Team::new(1), 0).unwrap_err().to_string();
-    assert!(refused.contains("baseline_rows = Some(0)"), "{refused}");
+    assert!(refused.contains("baseline_rows of at least 1, found 0"), "{refused}");
     let text = serde_json::to_string(&FathomConfig::default()).unwrap();
     assert!(!text.contains("baseline_rows"), "files named by the settings of before are still found: {text}");
 }

@@ -1,5 +1,6 @@
 //! Each check of the audit on data that has the fault and on data that has not.
 
+use super::super::super::Ends;
 use super::super::audit;
 use super::*;
 use crate::data::make::{Block, Follow, make};
@@ -31,6 +32,44 @@ fn clean_data_pass_every_check() {
 #[test]
 fn nan_is_poison() {
     check(|d| d.rows.obs[[17, 1]] = f32::NAN, &[("non-finite values", Severity::Poison, 1)]);
+}
+
+#[test]
+fn finite_but_extreme_values_are_noted() {
+    check(|d| d.rows.rew[7] = 1e20, &[("extreme values", Severity::Note, 1)]);
+    // The whole file in another unit: no entry is far from the others.
+    let all = |d: &mut Dataset| {
+        d.rows.obs.mapv_inplace(|v| (v + 0.01) * 1e30);
+        d.rows.next_obs.mapv_inplace(|v| (v + 0.01) * 1e30);
+    };
+    check(all, &[("extreme values", Severity::Note, 3000)]);
+    check(|d| d.rows.rew.mapv_inplace(|r| 1e5 * r), &[]);
+    let mut data = clean();
+    data.rows.rew[7] = -3e20;
+    let found = audit(&data, Some(60));
+    let finding = found.findings.iter().find(|f| f.check == "extreme values").unwrap();
+    assert!(finding.detail.starts_with("reward is -3.0e20 in row 7: "), "{}", finding.detail);
+    assert_eq!(finding.first_row, Some(7));
+}
+
+#[test]
+fn a_file_that_marks_no_end_is_not_clean() {
+    let none = |ends: Ends| move |d: &mut Dataset| d.reading.ends = ends;
+    check(none(Ends::Unknown), &[("unknown episode ends", Severity::Note, 0)]);
+    check(none(Ends::TerminalsOnly), &[]);
+    let jump = |ends: Ends| {
+        move |d: &mut Dataset| {
+            d.reading.ends = ends;
+            // Several times the longest ordinary step, and no teleport by the other measure.
+            let step = &d.rows.next_obs - &d.rows.obs;
+            let largest = step.iter().fold(0.0f32, |m, s| m.max(s.abs()));
+            for i in [100, 200, 300] {
+                d.rows.next_obs.row_mut(i).iter_mut().for_each(|v| *v += 5.0 * largest);
+            }
+        }
+    };
+    check(jump(Ends::TerminalsOnly), &[("unknown episode ends", Severity::Note, 3)]);
+    check(jump(Ends::Unknown), &[("unknown episode ends", Severity::Note, 3)]);
 }
 
 #[test]

@@ -1,0 +1,82 @@
+//! Whether a file tells where episodes end, and which steps look like resets where it does not.
+
+use super::super::super::{Dataset, Ends};
+use super::super::statistics::quantile;
+use super::{Finding, Severity, about};
+
+const CHECK: &str = "unknown episode ends";
+/// Steps up to this share are ordinary, as long as episodes have more than twenty steps.
+const USUAL: f64 = 0.95;
+/// A step beyond this many times the ordinary ones may be a reset. A hard contact may be one as well: this is a note.
+const FACTOR: f64 = 3.0;
+/// Fewer rows do not tell what is ordinary.
+const FEWEST: usize = 200;
+
+/// Without next states and marks a reset is found by the reader only where it looks like no other step. If there are many, they
+/// are ordinary by that measure; so the file cannot be called clean, and what looks like a reset is counted by another measure.
+pub(super) fn unknown_ends(data: &Dataset) -> Finding {
+    let advice = "add a timeout or episode column, or next_obs";
+    match data.reading.ends {
+        Ends::Told => about(CHECK, Severity::Note, &[], String::new),
+        Ends::TerminalsOnly => about(CHECK, Severity::Note, &long_steps(data), || {
+            format!(
+                "the file has neither next states nor time limits, and these steps are far longer than the others: resets \
+                 that nobody marked, perhaps; {advice}"
+            )
+        }),
+        Ends::Unknown => {
+            let rows = long_steps(data);
+            let found = match rows.len() {
+                0 => String::new(),
+                1 => " (one step is far longer than the others)".into(),
+                count => format!(" ({count} steps are far longer than the others)"),
+            };
+            let detail = format!(
+                "ends of episodes unknown: the file has no next states and marks no end, so a reset passes for a \
+                 step{found}; {advice}"
+            );
+            Finding {
+                check: CHECK,
+                severity: Severity::Note,
+                count: rows.len(),
+                first_row: rows.first().copied(),
+                detail,
+            }
+        }
+    }
+}
+
+/// Rows whose step is far longer than most. Each entry counts in units of its own ordinary steps; one that mostly rests tells
+/// nothing.
+fn long_steps(data: &Dataset) -> Vec<usize> {
+    let (obs, next_obs) = (&data.rows.obs, &data.rows.next_obs);
+    if data.rows.len() < FEWEST {
+        return Vec::new();
+    }
+    let mut lengths = vec![0.0f64; data.rows.len()];
+    let mut entries = 0usize;
+    for (column, next) in obs.columns().into_iter().zip(next_obs.columns()) {
+        let steps: Vec<f64> = column.iter().zip(next).map(|(o, n)| f64::from(n - o).abs()).collect();
+        let unit = usual(&steps);
+        if unit > 0.0 {
+            entries += 1;
+            lengths.iter_mut().zip(&steps).for_each(|(length, step)| *length += (step / unit).powi(2));
+        }
+    }
+    if entries == 0 {
+        return Vec::new();
+    }
+    lengths.iter_mut().for_each(|length| *length = length.sqrt());
+    let limit = FACTOR * usual(&lengths);
+    (0..lengths.len()).filter(|&i| lengths[i].is_finite() && lengths[i] > limit).collect()
+}
+
+/// What ordinary values do not exceed; values that are no numbers are left out.
+fn usual(values: &[f64]) -> f64 {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+    if sorted.is_empty() {
+        return 0.0;
+    }
+    sorted.sort_by(f64::total_cmp);
+    quantile(&sorted, USUAL)
+}

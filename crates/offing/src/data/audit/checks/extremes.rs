@@ -1,0 +1,58 @@
+//! Values that are numbers, but so large that a loss overflows or one row drowns all others.
+
+use ndarray::ArrayView1;
+
+use super::super::super::Dataset;
+use super::{Finding, Severity, about};
+
+/// Below this nothing is extreme.
+const FLOOR: f32 = 1e6;
+/// This many times the median magnitude of its column is extreme.
+const FAR: f32 = 1e6;
+/// Beyond this everything is extreme, even if the whole column is: squares of a few such numbers leave the range of f32.
+const HUGE: f32 = 1e12;
+/// Most columns that a message names.
+const FEW: usize = 3;
+
+/// Finite entries of an extreme magnitude, each column with its largest.
+pub(super) fn extreme_values(data: &Dataset) -> Finding {
+    let b = &data.rows;
+    let mut rows: Vec<usize> = Vec::new();
+    let mut worst: Vec<String> = Vec::new();
+    let mut look = |name: String, column: ArrayView1<f32>| {
+        let found = extremes(column);
+        let largest = found.iter().copied().max_by(|&i, &j| column[i].abs().total_cmp(&column[j].abs()));
+        if let Some(row) = largest {
+            worst.push(format!("{name} is {:.1e} in row {row}", column[row]));
+        }
+        rows.extend(found);
+    };
+    for (name, matrix) in [("obs", &b.obs), ("act", &b.act), ("next_obs", &b.next_obs)] {
+        for (j, column) in matrix.columns().into_iter().enumerate() {
+            look(format!("{name}[{j}]"), column);
+        }
+    }
+    look("reward".into(), b.rew.view());
+    rows.sort_unstable();
+    rows.dedup();
+    about("extreme values", Severity::Note, &rows, || {
+        let more = if worst.len() > FEW { ", …" } else { "" };
+        worst.truncate(FEW);
+        format!(
+            "{}{more}: losses overflow or follow these rows alone; mend the unit, rescale or drop them",
+            worst.join(", ")
+        )
+    })
+}
+
+/// The entries of a column beyond any that a learner copes with.
+fn extremes(column: ArrayView1<f32>) -> Vec<usize> {
+    let mut sizes: Vec<f32> = column.iter().map(|v| v.abs()).filter(|v| v.is_finite()).collect();
+    if sizes.iter().all(|&v| v <= FLOOR) {
+        return Vec::new();
+    }
+    let middle = sizes.len() / 2;
+    let median = *sizes.select_nth_unstable_by(middle, f32::total_cmp).1;
+    let limit = (FAR * median).clamp(FLOOR, HUGE);
+    (0..column.len()).filter(|&i| column[i].is_finite() && column[i].abs() > limit).collect()
+}
