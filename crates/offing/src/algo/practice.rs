@@ -117,7 +117,9 @@ pub(super) fn practise(
             return Ok(None);
         }
     }
-    session.checkpoint(status.step, save(&agent, &imagined, &status, method))?;
+    if kept != Some(status.step) {
+        session.checkpoint(status.step, save(&agent, &imagined, &status, method))?;
+    }
     session.tell(&status);
     session.finish(&agent.actor)?;
     Ok(Some(agent))
