@@ -9,8 +9,9 @@ use crate::term::{count, number, table, text_table};
 pub(crate) fn print_audit(audit: &Audit, origin: Origin) {
     out!("{} ({origin})", audit.name);
     out!(
-        "{} transitions, observations {} wide, actions {} wide, {} terminals, {} timeouts",
+        "{} transition{}, observations {} wide, actions {} wide, {} terminals, {} timeouts",
         count(audit.rows),
+        if audit.rows == 1 { "" } else { "s" },
         audit.obs_dim,
         audit.act_dim,
         count(audit.terminals),
@@ -44,10 +45,13 @@ pub(crate) fn print_audit(audit: &Audit, origin: Origin) {
     }
     let clean: Vec<&str> = clean.iter().map(|f| f.check).collect();
     out!("nothing found: {}", clean.join(", "));
+    // A column that may be misspelt is nothing wrong with the rows, but nothing to call clean either.
+    let misspelt = audit.reading.notes.iter().any(|note| note.contains("did you mean"));
     match audit.verdict() {
         Severity::Poison => {
             out!("verdict: POISON. A dynamics model or a neighbour index would learn these rows as facts.")
         }
+        Severity::Ok if misspelt => out!("verdict: usable, with the notes above."),
         Severity::Note => out!("verdict: usable, with the notes above."),
         Severity::Ok => out!("verdict: clean."),
     }

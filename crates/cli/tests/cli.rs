@@ -126,6 +126,10 @@ fn a_log_that_is_only_named_like_a_robot_is_not_taken_for_it() {
     let audit = stdout(&["data", "audit", log.to_str().unwrap()]);
     assert!(audit.contains("named like hopper") && audit.contains("own-hopper_logs"), "{audit}");
     assert!(!audit.contains("normalised score"), "{audit}");
+    let text = std::fs::read_to_string(&log).unwrap().replace("done", "finished");
+    std::fs::write(&log, text).unwrap();
+    let audit = stdout(&["data", "audit", log.to_str().unwrap()]);
+    assert!(audit.contains("did you mean `done`?") && audit.contains("verdict: usable"), "{audit}");
 }
 
 #[test]
