@@ -107,7 +107,11 @@ fn a_killed_grid_gives_the_same_tables_and_finished_cells_are_not_run_again() {
         logs.map(|p| std::fs::read_to_string(p).unwrap()).collect()
     };
     assert_eq!(logs(&out5).len(), 2);
-    assert!(logs(&out5).iter().all(|log| log.contains("finished already: all 200 steps")), "{:?}", logs(&out5));
+    assert!(
+        logs(&out5).iter().all(|log| log.contains("finished already: all 200 steps")),
+        "{:?}",
+        logs(&out5)
+    );
     // Even where nothing is written down about them, finished cells are found by their run directories.
     std::fs::remove_dir_all(Path::new(&out5).join("cells")).unwrap();
     let before = files(Path::new(&out5), "table5");
