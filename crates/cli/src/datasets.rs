@@ -56,7 +56,7 @@ fn meant(catalogue: &Catalogue, name: &str, rows: Option<usize>) -> Result<Meant
     })
 }
 
-/// The dataset of that name ([`data_of`]); one with more than `rows` rows is thinned to whole episodes.
+/// The dataset of that name ([`data_of`]); one with more than `rows` rows is subsampled to whole episodes.
 pub(crate) fn find_data(
     context: &Context,
     name: &str,
@@ -75,7 +75,7 @@ pub(crate) fn find_data(
     if let Some(rows) = rows
         && rows < dataset.rows.len()
     {
-        dataset = dataset.thinned(rows, 0);
+        dataset = dataset.subsampled(rows, 0);
     }
     let shift = cfg.reward_shift.of(&dataset.rows.rew);
     if shift != 0.0 {
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(of("hopper-random", None), named("hopper-random"), "reading it lists both");
         put("hopper-random-3000-s8-ffffffff.hdf5");
         assert_eq!(of("hopper-random", Some(3000)), make("hopper-random", 3000));
-        // What the built-in policies cannot make is thinned.
+        // What the built-in policies cannot make is subsampled.
         let maze = put("antmaze-umaze-5000-s0-0a1b2c3d.hdf5");
         assert_eq!(of("antmaze-umaze", Some(5000)), maze);
         assert_eq!(of("antmaze-umaze", Some(900)), maze);

@@ -8,10 +8,10 @@ use offing::Rng;
 use offing::algo::{Event, RolloutConfig, Session};
 use offing::data::Dataset;
 use offing::dynamics::{EnsembleConfig, Fit, TerminationConfig, Trainer, is_kept};
-use offing::env::Pool;
+use offing::env::EnvPool;
 use offing::home::Home;
-use offing::nn::Team;
-use offing::run::{Clock, Flow, RunDir};
+use offing::nn::ThreadPool;
+use offing::run::{ControlFlow, PhaseTimer, RunDir};
 use offing_mujoco::{Physics, horizon, make};
 use toml::{Table, Value};
 
@@ -44,10 +44,10 @@ const SEARCH_GROWTH: f64 = 0.38;
 /// One line about what the run will cost on this machine.
 pub(crate) fn estimate(context: &Context, of: &Forecast<'_>) -> Result<String> {
     let threads = rayon::current_num_threads();
-    let team = Team::new(threads);
-    let few = of.data.thinned(ROWS, 0);
-    let (model, model_words) = model_cost(context, of, &few, &team)?;
-    let (begin, step) = step_cost(of, &few, &team)?;
+    let pool = ThreadPool::new(threads);
+    let few = of.data.subsampled(ROWS, 0);
+    let (model, model_words) = model_cost(context, of, &few, &pool)?;
+    let (begin, step) = step_cost(of, &few, &pool)?;
     let learning = step * of.left as f64;
     let before: f64 = begin.iter().map(|(_, seconds)| seconds).sum();
     let (evaluating, evaluations) = evaluation_cost(context, of, threads)?;
@@ -77,7 +77,7 @@ fn model_cost(
     context: &Context,
     of: &Forecast<'_>,
     few: &Dataset,
-    team: &Team,
+    pool: &ThreadPool,
 ) -> Result<(Option<f64>, String)> {
     let Some(model) = of.written.settings.get("model").and_then(Value::as_table) else {
         return Ok((Some(0.0), String::new()));
@@ -90,7 +90,7 @@ fn model_cost(
     if is_kept(context.home(), &fit)? {
         return Ok((Some(0.0), "the model is there already".into()));
     }
-    let mut trainer = Trainer::new(&cfg, &few.rows, 0, team)?;
+    let mut trainer = Trainer::new(&cfg, &few.rows, 0, pool)?;
     trainer.step()?;
     let (start, mut updates) = (Instant::now(), 0);
     while updates < 3 || (updates < 20 && start.elapsed().as_secs_f64() < 0.2) {
@@ -119,7 +119,7 @@ type Before = Vec<(&'static str, f64)>;
 
 /// What comes before the first gradient step (RAMBO clones, some estimators train encoders), and seconds of one step with
 /// its share of the rollouts, measured by running the algorithm itself.
-fn step_cost(of: &Forecast<'_>, few: &Dataset, team: &Team) -> Result<(Before, f64)> {
+fn step_cost(of: &Forecast<'_>, few: &Dataset, pool: &ThreadPool) -> Result<(Before, f64)> {
     let mut settings = of.written.settings.clone();
     let rollout: Option<RolloutConfig> =
         settings.get("rollout").cloned().and_then(|table| table.try_into().ok());
@@ -140,20 +140,24 @@ fn step_cost(of: &Forecast<'_>, few: &Dataset, team: &Team) -> Result<(Before, f
     let mut run = RunDir::open_or_create(&dir.path().join("run"), "")?;
     let (mut first, mut steps) = (None, 0);
     let mut watch = |event: Event<'_>| {
-        let Event::Step(status) = event else { return Flow::Continue };
+        let Event::Step(status) = event else { return ControlFlow::Continue(()) };
         steps = status.step;
         let first: &Instant = first.get_or_insert_with(Instant::now);
-        if steps > 0 && first.elapsed().as_secs_f64() > PROBE { Flow::Stop } else { Flow::Continue }
+        if steps > 0 && first.elapsed().as_secs_f64() > PROBE {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     };
     let mut session = Session {
         data: few,
         home: &home,
-        team,
+        pool,
         seed: of.written.seed,
-        arena: None,
+        evaluator: None,
         run: &mut run,
         watch: &mut watch,
-        clock: Clock::default(),
+        timer: PhaseTimer::default(),
         scores: Default::default(),
     };
     match plan.run(&mut session) {
@@ -161,7 +165,7 @@ fn step_cost(of: &Forecast<'_>, few: &Dataset, team: &Team) -> Result<(Before, f
         Err(error) => return Err(error.into()),
     }
     let (mut begin, mut per_step) = (Before::new(), 0.0);
-    for (phase, seconds) in session.clock.phases() {
+    for (phase, seconds) in session.timer.phases() {
         per_step += match phase {
             "cloning" if cloning.is_some() => {
                 begin.extend(cloning.map(|times| ("cloning", seconds * times)));
@@ -198,7 +202,7 @@ fn evaluation_cost(context: &Context, of: &Forecast<'_>, threads: usize) -> Resu
     let make_env = || make(engine, &task, of.physics);
     let mut act = vec![0.0; of.data.rows.act_dim()];
     let mut rng = Rng::stream(0, "estimate", 0);
-    let step = Pool::new(&make_env).with(|env| {
+    let step = EnvPool::new(&make_env).with(|env| {
         env.reset(0);
         let (start, steps) = (Instant::now(), 200);
         for _ in 0..steps {

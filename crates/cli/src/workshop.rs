@@ -1,12 +1,12 @@
 //! Where learning happens: a dataset, its simulator if there is one, threads, a run directory and a view of the progress.
 
 use anyhow::{Result, bail};
-use offing::algo::{Arena, Event, Session, Status};
+use offing::algo::{Evaluator, Event, Session, Status};
 use offing::data::Dataset;
 use offing::data::scores::{Reference, reference};
-use offing::env::{Env, Pool};
-use offing::nn::Team;
-use offing::run::{Clock, Flow, RunDir};
+use offing::env::{Env, EnvPool};
+use offing::nn::ThreadPool;
+use offing::run::{ControlFlow, PhaseTimer, RunDir};
 use offing_mujoco::{Physics, make};
 
 use crate::commands::dynamics::task_of;
@@ -50,28 +50,28 @@ pub(crate) fn in_session<T>(
             None => Err(offing::Error::Invalid("there is no simulator for this dataset".into())),
         }
     };
-    let pool = Pool::new(&make_env);
-    let arena =
-        engine.as_ref().map(|_| Arena { pool: &pool, reference: reference_of(job.dataset, job.physics) });
+    let envs = EnvPool::new(&make_env);
+    let evaluator =
+        engine.as_ref().map(|_| Evaluator { envs: &envs, reference: reference_of(job.dataset, job.physics) });
     signals::listen();
     let bar = term::training_bar(job.steps, context.quiet || job.json);
     let mut view = View { bar, json: job.json, seen: None, context };
     let bar = view.bar.clone();
     let mut watch = |event: Event<'_>| {
         view.show(&event);
-        if signals::asked_to_stop() { Flow::Stop } else { Flow::Continue }
+        if signals::asked_to_stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let team = Team::new(rayon::current_num_threads());
-    let clock = Clock::going_on(run.path());
+    let pool = ThreadPool::new(rayon::current_num_threads());
+    let timer = PhaseTimer::going_on(run.path());
     let mut session = Session {
         data: job.dataset,
         home: context.home(),
-        team: &team,
+        pool: &pool,
         seed: job.seed,
-        arena,
+        evaluator,
         run,
         watch: &mut watch,
-        clock,
+        timer,
         scores: Default::default(),
     };
     let simulators: Option<Simulators<'_>> = engine.as_ref().map(|_| &make_env as Simulators<'_>);

@@ -115,8 +115,8 @@ fn a_grid_killed_at_random_moments_gives_the_same_tables_byte_for_byte() {
     }
     // SIGKILL at moments that differ from run to run, from before the first file to the middle of a training: the grid
     // gets no chance to tell its cells.
-    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let random = u64::from(clock.subsec_nanos());
+    let timer = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let random = u64::from(timer.subsec_nanos());
     for (begun, pause) in [(0, random % 701), (1, random % 409), (2, random % 251), (3, random % 149)] {
         let mut child = bench.start("killed", &["--jobs", "2"]);
         wait_until("runs", || {

@@ -8,7 +8,7 @@ use offing::data::catalogue::{Catalogue, Recipe};
 use offing::data::make::{Behaviour, Block, Follow, make as roll_out};
 use offing::data::policy_set::{Choice, Ingredient, PolicySet};
 use offing::data::{Format, write_d4rl};
-use offing::env::{Env, Pool};
+use offing::env::{Env, EnvPool};
 use offing::policy::Uniform;
 use offing::{Error, Result};
 use sha2::{Digest, Sha256};
@@ -154,8 +154,8 @@ fn write(
             AntMazeOptions { start_anywhere: !recipe.flavour.is_empty(), ..AntMazeOptions::default() };
         Ok(Box::new(antmaze(engine, &recipe.task, options.physics, anywhere)?))
     };
-    let pool = Pool::new(&make_env);
-    let spec = pool.with(|env| env.spec().clone())?;
+    let envs = EnvPool::new(&make_env);
+    let spec = envs.with(|env| env.spec().clone())?;
     let uniform = Follow(&Uniform);
     let actors: Vec<Box<dyn Behaviour + '_>> = match (policies, &maze) {
         (None, _) => vec![Box::new(uniform)],
@@ -185,7 +185,7 @@ fn write(
     let blocks = shares(options.rows, actors.len());
     let blocks: Vec<Block> =
         actors.iter().zip(blocks).map(|(actor, rows)| Block { rows, behaviour: actor.as_ref() }).collect();
-    let mut data = roll_out(&recipe.name, &pool, &blocks, options.seed, progress)?;
+    let mut data = roll_out(&recipe.name, &envs, &blocks, options.seed, progress)?;
     data.meta = BTreeMap::from([
         ("made_by".to_string(), format!("offing {}", env!("CARGO_PKG_VERSION"))),
         ("set".to_string(), recipe.name.clone()),

@@ -1,6 +1,6 @@
 //! Many environments of one task, stepped together over threads.
 
-use offing::env::{Env, Moment};
+use offing::env::{Env, StepResult};
 use offing::{Error, Result, Rng};
 use rayon::prelude::*;
 
@@ -16,7 +16,7 @@ pub struct VecEnv {
     act_dim: usize,
     obs: Vec<f64>,
     next_obs: Vec<f64>,
-    moments: Vec<Moment>,
+    moments: Vec<StepResult>,
 }
 
 struct Slot {
@@ -46,7 +46,7 @@ impl VecEnv {
         }
         let count = envs.len();
         let slot = |(i, env)| Slot { env, seeds: Rng::stream(seed, "env", i as u64) };
-        let still = Moment { reward: 0.0, terminated: false, truncated: false };
+        let still = StepResult { reward: 0.0, terminated: false, truncated: false };
         let mut all = Self {
             slots: envs.into_iter().enumerate().map(slot).collect(),
             obs: vec![0.0; count * spec.obs_dim],
@@ -76,7 +76,7 @@ impl VecEnv {
     }
 
     /// What the last step brought, one an environment.
-    pub fn moments(&self) -> &[Moment] {
+    pub fn moments(&self) -> &[StepResult] {
         &self.moments
     }
 

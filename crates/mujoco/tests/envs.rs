@@ -5,7 +5,7 @@
 mod engine;
 
 use offing::Rng;
-use offing::env::{Env, Moment, SimState};
+use offing::env::{Env, SimState, StepResult};
 use offing::home::Home;
 use offing_mujoco::{AntMazeOptions, Engine, Goals, Maze, Physics, TASKS, VecEnv, antmaze, bench, make};
 
@@ -175,7 +175,7 @@ fn a_state_the_engine_cannot_compute_with_is_told() {
 fn the_horizon_cuts_an_episode_off_without_ending_it() {
     let mut cheetah = env("halfcheetah", Physics::default());
     cheetah.reset(0);
-    let moments: Vec<Moment> = (0..1000).map(|_| cheetah.step(&[0.1; 6])).collect();
+    let moments: Vec<StepResult> = (0..1000).map(|_| cheetah.step(&[0.1; 6])).collect();
     assert!(moments[..999].iter().all(|m| !m.truncated && !m.terminated));
     assert!(moments[999].truncated && !moments[999].terminated);
 }

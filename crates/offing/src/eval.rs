@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::data::scores::Reference;
-use crate::env::{Env, Pool};
+use crate::env::{Env, EnvPool};
 use crate::error::{Error, Result};
 use crate::policy::Policy;
 use crate::rng::Rng;
@@ -19,7 +19,7 @@ pub struct Evaluation {
 }
 
 /// Runs `episodes` episodes. Episode i is seeded by (`seed`, i) alone, so the result does not depend on threads.
-pub fn evaluate(pool: &Pool, policy: &dyn Policy, episodes: usize, seed: u64) -> Result<Evaluation> {
+pub fn evaluate(envs: &EnvPool, policy: &dyn Policy, episodes: usize, seed: u64) -> Result<Evaluation> {
     if episodes == 0 {
         return Err(Error::Invalid("an evaluation needs at least one episode, 0 were asked for".into()));
     }
@@ -27,7 +27,7 @@ pub fn evaluate(pool: &Pool, policy: &dyn Policy, episodes: usize, seed: u64) ->
         .into_par_iter()
         .map(|episode| {
             let mut rng = Rng::stream(seed, "evaluate", episode);
-            pool.with(|env| play(env, policy, &mut rng))
+            envs.with(|env| play(env, policy, &mut rng))
         })
         .collect::<Result<_>>()?;
     let (returns, lengths) = played.into_iter().unzip();

@@ -21,7 +21,7 @@ pub mod npg;
 pub mod uncertainty;
 pub mod pessimism;
 pub mod replay;
-pub mod imagination;
+pub mod rollout;
 pub mod export;
 pub mod run;
 pub mod collect;

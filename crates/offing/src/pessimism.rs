@@ -75,7 +75,7 @@ pub enum Normaliser {
 
 /// A rule with its constants fixed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Guard {
+pub struct CalibratedRule {
     rule: Pessimism,
     /// The dataset's largest leave-one-out score.
     baseline: f32,
@@ -104,7 +104,7 @@ impl Pessimism {
     }
 
     /// Fixes ε and r_max from the dataset: `baseline` is the estimator's largest leave-one-out score there.
-    pub fn calibrate(self, baseline: f32, rewards: &Array1<f32>) -> Result<Guard> {
+    pub fn calibrate(self, baseline: f32, rewards: &Array1<f32>) -> Result<CalibratedRule> {
         self.check()?;
         let low = rewards.iter().copied().fold(f32::INFINITY, f32::min);
         let high = rewards.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -112,7 +112,7 @@ impl Pessimism {
             Self::Penalize { reward_range: Some(given), .. } => given,
             _ => high - low,
         };
-        Ok(Guard { rule: self, baseline, reward_min: low, reward_range, running_max: 0.0 })
+        Ok(CalibratedRule { rule: self, baseline, reward_min: low, reward_range, running_max: 0.0 })
     }
 
     /// Whether [`calibrate`](Self::calibrate) looks at the dataset's largest score. To find it takes an ensemble's estimator
@@ -126,7 +126,7 @@ impl Pessimism {
     }
 
     /// Whether scores are needed at all.
-    pub fn asks(&self) -> bool {
+    pub fn needs_scores(&self) -> bool {
         !matches!(self, Self::Ignore {})
     }
 }
@@ -142,9 +142,9 @@ pub enum Verdict {
     Halt,
 }
 
-impl Guard {
+impl CalibratedRule {
     /// Lets everything pass.
-    pub fn open() -> Self {
+    pub fn none() -> Self {
         let rule = Pessimism::Ignore {};
         Self { rule, baseline: 0.0, reward_min: 0.0, reward_range: 0.0, running_max: 0.0 }
     }
@@ -185,7 +185,7 @@ impl Guard {
     }
 
     /// Takes new scores into account (for the running maximum). Call it once for every score, in order.
-    pub fn see(&mut self, scores: &[f32]) {
+    pub fn observe(&mut self, scores: &[f32]) {
         self.running_max = scores.iter().copied().fold(self.running_max, f32::max);
     }
 
@@ -212,7 +212,7 @@ impl Guard {
         self.running_max
     }
 
-    /// Puts back what [`Guard::running_max`] gave.
+    /// Puts back what [`CalibratedRule::running_max`] gave.
     pub fn restore(&mut self, running_max: f32) {
         self.running_max = running_max;
     }
@@ -222,12 +222,12 @@ impl Guard {
 mod tests {
     use super::*;
 
-    fn guard(normaliser: Normaliser, baseline: f32) -> Guard {
+    fn guard(normaliser: Normaliser, baseline: f32) -> CalibratedRule {
         let rule = Pessimism::Penalize { lambda: 2.0, normaliser, reward_range: None };
         rule.calibrate(baseline, &ndarray::arr1(&[-1.0, 3.0])).unwrap()
     }
 
-    fn penalty(guard: &Guard, scores: &[f32]) -> Vec<f32> {
+    fn penalty(guard: &CalibratedRule, scores: &[f32]) -> Vec<f32> {
         let mut rewards = vec![0.0; scores.len()];
         guard.penalise(&mut rewards, scores);
         rewards.iter().map(|r| -r).collect()
@@ -240,8 +240,8 @@ mod tests {
         assert_eq!(penalty(&guard(Normaliser::Batch, 8.0), &[4.0, 2.0]), [8.0, 4.0]);
         assert_eq!(penalty(&guard(Normaliser::None, 8.0), &[4.0, 2.0]), [8.0, 4.0]);
         let mut running = guard(Normaliser::Running, 8.0);
-        running.see(&[1.0, 16.0, 2.0]);
-        running.see(&[3.0]);
+        running.observe(&[1.0, 16.0, 2.0]);
+        running.observe(&[3.0]);
         assert_eq!(penalty(&running, &[4.0]), [2.0]);
     }
 

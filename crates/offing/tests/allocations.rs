@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ndarray::Array1;
 use offing::dynamics::{EnsembleConfig, Trainer};
-use offing::nn::Team;
+use offing::nn::ThreadPool;
 use offing::sac::{Sac, SacConfig};
 use offing::{Batch, Mat, Rng};
 
@@ -39,14 +39,14 @@ fn rows(n: usize) -> Batch {
 // One test, because the count is of the whole process.
 #[test]
 fn gradient_steps_allocate_nothing_after_the_first() {
-    let team = Team::new(2);
+    let pool = ThreadPool::new(2);
     let mut rng = Rng::stream(1, "test", 0);
     let data = rows(400);
     let batch = data.select(&(0..64).collect::<Vec<_>>());
     let cfg = SacConfig { hidden: vec![32, 32], ..SacConfig::default() };
-    let mut agent = Sac::new(&cfg, 5, 2, &team, &mut rng).unwrap();
+    let mut agent = Sac::new(&cfg, 5, 2, &pool, &mut rng).unwrap();
     let model = EnsembleConfig { hidden: vec![32; 4], batch_size: 64, ..EnsembleConfig::default() };
-    let mut trainer = Trainer::new(&model, &data, 0, &team).unwrap();
+    let mut trainer = Trainer::new(&model, &data, 0, &pool).unwrap();
     let drawn: Vec<u32> = (0..64).collect();
     let mut counts = Vec::new();
     for _ in 0..10 {

@@ -4,7 +4,7 @@
 use ndarray::{Array1, Array2};
 use offing::Batch;
 use offing::dynamics::{EnsembleConfig, Trainer};
-use offing::nn::{Team, Tensors};
+use offing::nn::{Tensors, ThreadPool};
 
 const ROWS: usize = 60;
 
@@ -30,7 +30,7 @@ fn ensemble_steps_equal_pytorch() {
         ..EnsembleConfig::default()
     };
     for threads in [1, 2] {
-        let mut trainer = Trainer::new(&cfg, &rows, 0, &Team::new(threads)).unwrap();
+        let mut trainer = Trainer::new(&cfg, &rows, 0, &ThreadPool::new(threads)).unwrap();
         trainer.load(&golden.under("before")).unwrap();
         for update in 0..3 {
             let drawn = golden.u64(&format!("batch.{update}"), 48).unwrap();

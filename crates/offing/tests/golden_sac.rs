@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use ndarray::{Array1, Array2};
-use offing::nn::{Noise, Team, Tensors};
+use offing::nn::{Noise, Tensors, ThreadPool};
 use offing::sac::{Sac, SacConfig};
 use offing::{Batch, Mat, Rng};
 
@@ -47,7 +47,8 @@ fn sac_updates_equal_pytorch() {
     let golden = Tensors::from_bytes(include_bytes!("golden/sac.safetensors")).unwrap();
     for threads in [1, 2] {
         let cfg = SacConfig { hidden: vec![32, 32], ..SacConfig::default() };
-        let mut agent = Sac::new(&cfg, 7, 3, &Team::new(threads), &mut Rng::stream(0, "init", 0)).unwrap();
+        let mut agent =
+            Sac::new(&cfg, 7, 3, &ThreadPool::new(threads), &mut Rng::stream(0, "init", 0)).unwrap();
         agent.load(&golden.under("before")).unwrap();
         for update in 0..3 {
             let given = golden.under(&format!("batch.{update}"));

@@ -3,7 +3,7 @@
 use ndarray::Array1;
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use offing::Batch;
-use offing::pessimism::{Guard, Normaliser, Pessimism};
+use offing::pessimism::{CalibratedRule, Normaliser, Pessimism};
 use offing::uncertainty::{SumoConfig, Uncertainty};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -120,8 +120,8 @@ impl Sumo {
             (known, _) => known.clone().unwrap_or_else(|| Array1::zeros(1)),
         };
         let rule = Pessimism::Penalize { lambda, normaliser: Normaliser::Dataset, reward_range };
-        let baseline = py.detach(|| self.inner.max_baseline());
-        let guard: Guard = rule.calibrate(baseline, &known).map_err(of_library)?;
+        let baseline = py.detach(|| self.inner.max_loo_score());
+        let guard: CalibratedRule = rule.calibrate(baseline, &known).map_err(of_library)?;
         guard.penalise(&mut penalised, &u);
         Ok(penalised.into_pyarray(py))
     }

@@ -7,9 +7,9 @@ use anyhow::{Result, bail};
 use indicatif::ProgressBar;
 use offing::collect::{Chosen, CollectConfig, Progress, collect, publish};
 use offing::data::scores::reference;
-use offing::env::Pool;
-use offing::nn::Team;
-use offing::run::{CONFIG, Flow, RunDir};
+use offing::env::EnvPool;
+use offing::nn::ThreadPool;
+use offing::run::{CONFIG, ControlFlow, RunDir};
 use offing_mujoco::{Physics, make};
 use serde::{Deserialize, Serialize};
 
@@ -52,17 +52,17 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let engine = context.engine()?;
     engine.prepare(&args.task, &mut |line| context.say(line))?;
     let make_env = || make(engine, &args.task, args.physics);
-    let pool = Pool::new(&make_env);
+    let envs = EnvPool::new(&make_env);
     let reference = reference(&args.task).filter(|_| args.physics != Physics::GymnasiumV5);
     let written =
         Written { task: args.task.clone(), physics: args.physics.to_string(), collect: cfg.clone() };
     let mut run = open(&dir, &written)?;
     signals::listen();
     let bar = term::training_bar(cfg.steps, context.quiet);
-    let team = Team::new(rayon::current_num_threads());
-    let done = collect(&cfg, &pool, reference, &mut run, &team, &mut |progress| {
+    let pool = ThreadPool::new(rayon::current_num_threads());
+    let done = collect(&cfg, &envs, reference, &mut run, &pool, &mut |progress| {
         show(&bar, progress);
-        if signals::asked_to_stop() { Flow::Stop } else { Flow::Continue }
+        if signals::asked_to_stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     bar.finish_and_clear();
     run.take_notes().iter().for_each(|note| context.say(note));
@@ -78,7 +78,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         );
     };
     let out = args.policies.clone().unwrap_or_else(|| dir.join("policies"));
-    let chosen = publish(&dir, &args.task, &pool, reference, &out)?;
+    let chosen = publish(&dir, &args.task, &envs, reference, &out)?;
     add_to_index(&out, &args.task, &chosen)?;
     let rows = chosen.iter().map(|c| {
         let (score, ret) = (format!("{:.1}", c.normalized), term::number(c.sampled_return));

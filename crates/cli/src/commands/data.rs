@@ -67,7 +67,7 @@ pub(crate) struct Named {
     /// A path, a D4RL or Minari id, or the name of a made set.
     dataset: String,
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadReport,
 }
 
 #[derive(Args)]
@@ -104,7 +104,7 @@ enum To {
 
 /// The choices a reader makes, as flags.
 #[derive(Args)]
-pub(crate) struct Reading {
+pub(crate) struct ReadReport {
     /// A TOML file that says which columns of a table hold what (keys obs, act, rew, next_obs, done, timeout, episode,
     /// step).
     #[arg(long, value_name = "FILE")]
@@ -128,7 +128,7 @@ enum Terminal {
     Follow,
 }
 
-impl Reading {
+impl ReadReport {
     pub(crate) fn options(&self) -> Result<ReadOptions> {
         let columns = match &self.columns {
             None => None,
@@ -347,7 +347,7 @@ mod tests {
     #[derive(Parser)]
     struct Alone {
         #[command(flatten)]
-        reading: Reading,
+        reading: ReadReport,
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use offing::data::scores::{Reference, reference};
-use offing::env::Pool;
+use offing::env::EnvPool;
 use offing::eval::{Evaluation, evaluate};
 use offing::policy::{Deterministic, Policy, TanhGaussian, Uniform};
 use offing_mujoco::{Physics, make};
@@ -143,8 +143,8 @@ fn play(
     let engine = context.engine()?;
     engine.prepare(task, &mut |line| context.say(line))?;
     let make_env = || make(engine, task, physics);
-    let pool = Pool::new(&make_env);
-    let spec = pool.with(|env| env.spec().clone())?;
+    let envs = EnvPool::new(&make_env);
+    let spec = envs.with(|env| env.spec().clone())?;
     if let Some(policy) = &loaded
         && (policy.obs_dim(), policy.act_dim()) != (spec.obs_dim, spec.act_dim)
     {
@@ -162,7 +162,7 @@ fn play(
         Some(policy) if args.stochastic => policy,
         Some(policy) => &Deterministic(policy),
     };
-    Ok(evaluate(&pool, policy, args.episodes, args.seed)?)
+    Ok(evaluate(&envs, policy, args.episodes, args.seed)?)
 }
 
 fn figures(result: &Evaluation, reference: Option<Reference>) -> serde_json::Map<String, serde_json::Value> {

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use offing::data::{read_npy, write_npy};
 use offing::export::onnx;
 use offing::home::write_atomic;
-use offing::nn::{Team, Tensors};
+use offing::nn::{Tensors, ThreadPool};
 use offing::sac::Actor;
 use offing::{Mat, Rng};
 
@@ -81,11 +81,11 @@ pub(crate) fn act(args: &Act) -> Result<ExitCode> {
             args.obs.display()
         );
     }
-    let team = Team::new(rayon::current_num_threads());
+    let pool = ThreadPool::new(rayon::current_num_threads());
     let actions = if args.stochastic {
-        actor.act_batch(&team, &obs, &mut Rng::stream(args.seed, "act", 0))
+        actor.act_batch(&pool, &obs, &mut Rng::stream(args.seed, "act", 0))
     } else {
-        actor.mean_batch(&team, &obs)
+        actor.mean_batch(&pool, &obs)
     };
     match as_csv {
         true => write_atomic(&args.out, |file| file.write_all(csv(&actions).as_bytes()))?,

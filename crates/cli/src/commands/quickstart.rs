@@ -8,7 +8,7 @@ use offing::data::audit::audit;
 use offing::data::catalogue::{Origin, Recipe};
 use offing::data::scores::reference;
 use offing::data::{self, ReadOptions};
-use offing::env::Pool;
+use offing::env::EnvPool;
 use offing::eval::{Evaluation, evaluate};
 use offing::policy::{Deterministic, TanhGaussian};
 use offing_mujoco::made::MakeOptions;
@@ -66,10 +66,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
 
     context.say(&format!("4/4 scoring both in the simulator, {} episodes each", args.episodes));
     let make_env = || make(engine, &recipe.task, Physics::default());
-    let pool = Pool::new(&make_env);
+    let envs = EnvPool::new(&make_env);
     let score = |dir: &Path| -> Result<Evaluation> {
         let policy = TanhGaussian::load(&dir.join("policy.safetensors"))?;
-        Ok(evaluate(&pool, &Deterministic(&policy), args.episodes, args.seed)?)
+        Ok(evaluate(&envs, &Deterministic(&policy), args.episodes, args.seed)?)
     };
     print_scores(&recipe.task, mean_return(&data), &score(&sumo)?, &score(&mopo)?);
     let page = args.dir.join("report.html");

@@ -8,17 +8,17 @@ use offing::Rng;
 use offing::algo::{ModelConfig, Session, Status};
 use offing::data::Dataset;
 use offing::eval::evaluate;
-use offing::imagination::Imagination;
 use offing::nn::Tensors;
 use offing::pessimism::{Normaliser, Pessimism};
 use offing::rank::{
     FittedQ, FittedQConfig, ModelReturn, ModelReturnConfig, first_states, fitted_q, model_return,
     without_noise,
 };
+use offing::rollout::ModelRollout;
 use offing::run::{CONFIG, METRICS, RunDir, read_metrics};
 use offing::sac::{Actor, Mean};
 use offing::stats::spearman;
-use offing::uncertainty::{Source, Uncertainty, UncertaintyConfig};
+use offing::uncertainty::{BuildContext, Uncertainty, UncertaintyConfig};
 use offing_mujoco::Physics;
 use serde_json::json;
 use toml::Value;
@@ -193,7 +193,7 @@ fn judge(
     runs: &[(PathBuf, Written)],
     contenders: &mut [Contender],
 ) -> offing::Result<()> {
-    let (team, data) = (session.team, session.data);
+    let (pool, data) = (session.pool, session.data);
     in_the_model(args, session, runs, contenders)?;
     let cfg = FittedQConfig { steps: args.steps, gamma: args.gamma, ..FittedQConfig::default() };
     let total = args.steps * contenders.len() as u64;
@@ -201,14 +201,14 @@ fn judge(
         let before = i as u64 * args.steps;
         let mut watch =
             |step: u64| session.tell(&Status { step: before + step, steps: total, ..Status::default() });
-        contender.fitted = Some(fitted_q(&cfg, data, &contender.policy, team, args.seed, &mut watch)?);
+        contender.fitted = Some(fitted_q(&cfg, data, &contender.policy, pool, args.seed, &mut watch)?);
     }
     if args.online > 0 {
-        let arena = session.arena.ok_or_else(|| {
+        let evaluator = session.evaluator.ok_or_else(|| {
             offing::Error::Invalid("--online: this dataset has no simulator; rank without it".into())
         })?;
         for contender in contenders {
-            let found = evaluate(arena.pool, &Mean(&contender.policy), args.online, args.seed)?;
+            let found = evaluate(evaluator.envs, &Mean(&contender.policy), args.online, args.seed)?;
             contender.online = Some(found.mean());
         }
     }
@@ -235,11 +235,11 @@ fn in_the_model(
     };
     session.note(format!("all policies act in the model of {}", dir.display()));
     let model = session.model(&model_cfg)?;
-    let (data, team) = (session.data, session.team);
-    let source = Source {
+    let (data, pool) = (session.data, session.pool);
+    let source = BuildContext {
         data: &data.rows,
         model: Some(&model),
-        team: team.clone(),
+        pool: pool.clone(),
         seed: args.seed,
         home: Some(session.home),
         baseline: true,
@@ -248,7 +248,7 @@ fn in_the_model(
     let cfg = ModelReturnConfig { length: args.length, gamma: args.gamma, ..ModelReturnConfig::default() };
     let rule =
         Pessimism::Penalize { lambda: cfg.lambda, normaliser: Normaliser::Dataset, reward_range: None };
-    let guard = rule.calibrate(sumo.max_baseline(), &data.rows.rew)?;
+    let guard = rule.calibrate(sumo.max_loo_score(), &data.rows.rew)?;
     let least = data.rows.rew.iter().copied().fold(f32::INFINITY, f32::min);
     let worst = f64::from(least - cfg.lambda * guard.reward_range());
     let first = first_states(data);
@@ -256,7 +256,7 @@ fn in_the_model(
     let picks: Vec<usize> = (0..cfg.starts).map(|_| rng.below(first.nrows())).collect();
     let starts = first.select(ndarray::Axis(0), &picks);
     for contender in contenders {
-        let mut dream = Imagination { model: &model, estimator: Some(&*sumo), guard: guard.clone(), team };
+        let mut dream = ModelRollout { model: &model, estimator: Some(&*sumo), guard: guard.clone(), pool };
         let policy = without_noise(&contender.policy)?;
         // The same draws for all: what differs is the policy.
         let rng = &mut Rng::stream(args.seed, "rank/model", 0);

@@ -139,7 +139,7 @@ fn threshold(sumo: &Sumo, args: &Args) -> Result<Option<Threshold>> {
         (Some(alpha), _) => Some(sumo.threshold(alpha)),
         (None, Some(score)) => {
             let distance = sumo.distance_of(score).unwrap_or(f32::NAN);
-            Some(Threshold { alpha: score / sumo.max_baseline(), score, distance })
+            Some(Threshold { alpha: score / sumo.max_loo_score(), score, distance })
         }
         (None, None) => None,
     })

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use offing::algo::session::Scores;
 use offing::data::Dataset;
-use offing::run::{CONFIG, Clock, RunDir, is_held, newest_step};
+use offing::run::{CONFIG, PhaseTimer, RunDir, is_held, newest_step};
 use offing_mujoco::Physics;
 use serde::{Deserialize, Serialize};
 use toml::Table;
@@ -104,7 +104,7 @@ pub(crate) struct Outcome {
     pub(crate) dir: PathBuf,
     dataset: Dataset,
     physics: Physics,
-    clock: Clock,
+    timer: PhaseTimer,
     scores: Scores,
 }
 
@@ -199,26 +199,26 @@ fn train_held(
     let signed = if finished { Ok(()) } else { By::sign(&dir) };
     write_data_card(&dir, &dataset, physics).and(signed)?;
     let job = Job { dataset: &dataset, physics, seed: written.seed, steps, json };
-    let (done, clock, scores) = in_session(context, &job, run, |session, simulators| {
+    let (done, timer, scores) = in_session(context, &job, run, |session, simulators| {
         if simulators.is_none() {
             session.note("no simulator for this dataset: the policy is not scored on the way");
         }
         let done = plan.run(session);
-        Ok((done, session.clock.clone(), session.scores))
+        Ok((done, session.timer.clone(), session.scores))
     })?;
     let done = match done {
         Err(offing::Error::Stopped) => false,
         other => other?,
     };
     if !finished {
-        run.keep_times(&clock)?;
+        run.keep_times(&timer)?;
     }
     if done {
         super::report::write_own(&dir)?;
     } else {
         context.say(&format!("stopped; go on with: offing train --resume {}", dir.display()));
     }
-    Ok(Outcome { done, dir, dataset, physics, clock, scores })
+    Ok(Outcome { done, dir, dataset, physics, timer, scores })
 }
 
 /// A run before it starts: what is written down, its typed settings, its directory, its data.
@@ -423,11 +423,11 @@ impl Outcome {
         let rows = [("last policy", last), ("best on the way", best), ("dataset's mean return", behaviour)]
             .map(|(name, x)| vec![name.to_string(), value(x), score(x)]);
         out!("{}", term::table(&[&self.dataset.name, "return", "normalised score"], rows));
-        let mut phases = self.clock.phases();
+        let mut phases = self.timer.phases();
         phases.sort_by(|a, b| b.1.total_cmp(&a.1));
         let parts: Vec<String> =
             phases.iter().map(|(name, s)| format!("{name} {}", term::duration(*s))).collect();
-        out!("{} in all: {}", term::duration(self.clock.elapsed()), parts.join(", "));
+        out!("{} in all: {}", term::duration(self.timer.elapsed()), parts.join(", "));
         out!("{}", self.dir.display());
     }
 }
@@ -438,7 +438,7 @@ pub(crate) fn reached(data: &Dataset, physics: Physics) -> (Option<f64>, Option<
     (mean, mean.zip(reference_of(data, physics)).map(|(mean, reference)| reference.normalise(mean)))
 }
 
-/// Mean return of the dataset's episodes that ended by themselves or by the clock, without what was added to every
+/// Mean return of the dataset's episodes that ended by themselves or by the timer, without what was added to every
 /// reward.
 pub(crate) fn mean_return(data: &Dataset) -> Option<f64> {
     let ended = |e: &&std::ops::Range<usize>| {

@@ -2,10 +2,10 @@
 //!
 //! The observation is all of `qpos` and `qvel`. The reward is 1 within half a metre of the goal, else 0.
 
-use offing::env::{Env, Moment, Resumed, SimState, Spec};
+use offing::env::{Env, Resumed, SimState, Spec, StepResult};
 use offing::{Error, Result, Rng};
 
-use super::{Bare, Runner, Task, known};
+use super::{Bare, MujocoEnv, Task, known};
 use crate::sim::Sim;
 use crate::{Engine, Maze, Physics};
 
@@ -39,7 +39,7 @@ impl Default for AntMazeOptions {
 /// An ant in a maze.
 #[derive(Debug)]
 pub struct AntMaze {
-    runner: Runner<Walk>,
+    runner: MujocoEnv<Walk>,
 }
 
 /// An AntMaze with options; [`crate::make`] makes the one D4RL evaluates with.
@@ -53,7 +53,7 @@ pub fn antmaze(engine: &Engine, task: &str, physics: Physics, options: AntMazeOp
     let mut walk = Walk { name: task.into(), maze, options, goal: [0.0; 2], drawn: false };
     // The model's own reset below must not use up the one draw of `Goals::PerEnv`.
     walk.goal = walk.maze.centre(walk.maze.goal_cell());
-    let mut runner = Runner::new(engine, walk, physics)?;
+    let mut runner = MujocoEnv::new(engine, walk, physics)?;
     runner.task.drawn = false;
     Ok(AntMaze { runner })
 }
@@ -92,7 +92,7 @@ impl Env for AntMaze {
     fn obs(&self) -> &[f64] {
         self.runner.obs()
     }
-    fn step(&mut self, act: &[f32]) -> Moment {
+    fn step(&mut self, act: &[f32]) -> StepResult {
         self.runner.step(act)
     }
     fn state(&self) -> SimState {

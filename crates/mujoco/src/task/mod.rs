@@ -11,7 +11,7 @@ use offing::env::Env;
 use offing::{Error, Result};
 
 pub use antmaze::{AntMaze, AntMazeOptions, Goals, antmaze};
-pub(crate) use runner::{Bare, Runner, Task};
+pub(crate) use runner::{Bare, MujocoEnv, Task};
 
 use crate::fetch::{self, Wheel};
 use crate::{Engine, Physics};
@@ -29,10 +29,10 @@ pub fn make(engine: &Engine, task: &str, physics: Physics) -> Result<Box<dyn Env
 pub(crate) fn build(engine: &Engine, task: &str, physics: Physics) -> Result<Box<dyn Bare>> {
     known(task)?;
     Ok(match task {
-        "halfcheetah" => Box::new(Runner::new(engine, halfcheetah::HalfCheetah, physics)?),
-        "hopper" => Box::new(Runner::new(engine, hopper::Hopper::new(physics), physics)?),
-        "walker2d" => Box::new(Runner::new(engine, walker2d::Walker2d::new(physics), physics)?),
-        "ant" => Box::new(Runner::new(engine, ant::Ant::new(physics), physics)?),
+        "halfcheetah" => Box::new(MujocoEnv::new(engine, halfcheetah::HalfCheetah, physics)?),
+        "hopper" => Box::new(MujocoEnv::new(engine, hopper::Hopper::new(physics), physics)?),
+        "walker2d" => Box::new(MujocoEnv::new(engine, walker2d::Walker2d::new(physics), physics)?),
+        "ant" => Box::new(MujocoEnv::new(engine, ant::Ant::new(physics), physics)?),
         maze => Box::new(antmaze(engine, maze, physics, AntMazeOptions::default())?),
     })
 }

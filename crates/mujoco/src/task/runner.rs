@@ -1,6 +1,6 @@
 //! The loop that all tasks share: an [`Env`] out of a simulation and the few functions that make a task.
 
-use offing::env::{Env, Moment, Resumed, SimState, Spec};
+use offing::env::{Env, Resumed, SimState, Spec, StepResult};
 use offing::{Error, Result, Rng};
 
 use crate::sim::Sim;
@@ -49,7 +49,7 @@ pub(crate) trait Task: Send {
 
 /// A task running in a simulation.
 #[derive(Debug)]
-pub(crate) struct Runner<T> {
+pub(crate) struct MujocoEnv<T> {
     pub(crate) task: T,
     sim: Sim,
     spec: Spec,
@@ -62,7 +62,7 @@ pub(crate) struct Runner<T> {
     start: (Vec<f64>, Vec<f64>),
 }
 
-impl<T: Task> Runner<T> {
+impl<T: Task> MujocoEnv<T> {
     pub(crate) fn new(engine: &Engine, task: T, physics: Physics) -> Result<Self> {
         let model = engine.model(task.name(), physics)?;
         let mut sim = Sim::new(&model)?;
@@ -102,7 +102,7 @@ pub(crate) trait Bare: Env {
     fn bare_step(&mut self, act: &[f32]);
 }
 
-impl<T: Task> Bare for Runner<T> {
+impl<T: Task> Bare for MujocoEnv<T> {
     fn bare_step(&mut self, act: &[f32]) {
         for ((ctrl, a), gain) in self.sim.ctrl_mut().iter_mut().zip(act).zip(&self.gain) {
             *ctrl = f64::from(*a) * gain;
@@ -111,7 +111,7 @@ impl<T: Task> Bare for Runner<T> {
     }
 }
 
-impl<T: Task> Env for Runner<T> {
+impl<T: Task> Env for MujocoEnv<T> {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -127,7 +127,7 @@ impl<T: Task> Env for Runner<T> {
         &self.obs
     }
 
-    fn step(&mut self, act: &[f32]) -> Moment {
+    fn step(&mut self, act: &[f32]) -> StepResult {
         assert_eq!(act.len(), self.spec.act_dim, "width of an action of {}", self.spec.task);
         let before = self.task.position(&self.sim);
         self.bare_step(act);
@@ -135,7 +135,7 @@ impl<T: Task> Env for Runner<T> {
         self.observe();
         self.steps += 1;
         let (reward, terminated) = self.task.judge(&self.sim, act, speed);
-        Moment { reward, terminated, truncated: self.steps >= self.spec.horizon }
+        StepResult { reward, terminated, truncated: self.steps >= self.spec.horizon }
     }
 
     fn state(&self) -> SimState {

@@ -8,7 +8,7 @@ use super::session::{Session, Status};
 use crate::batch::Batch;
 use crate::error::{Error, Result};
 use crate::replay::gather;
-use crate::run::Flow;
+use crate::run::ControlFlow;
 use crate::sac::{Actor, Cloner, Objective};
 
 /// Settings of behaviour cloning.
@@ -80,15 +80,15 @@ pub fn train(cfg: &BcConfig, session: &mut Session<'_>) -> Result<Option<Actor>>
         let mut rng = session.rng("batch", status.step);
         let picks: Vec<usize> = (0..cfg.train.batch).map(|_| rows[rng.below(rows.len())]).collect();
         gather(data, &picks, &mut batch);
-        let team = session.team;
-        let loss = session.clock.time("cloning", || cloner.step(&mut actor, team, &batch))?;
+        let pool = session.pool;
+        let loss = session.timer.time("cloning", || cloner.step(&mut actor, pool, &batch))?;
         status.step += 1;
         status.losses.actor = loss;
         if status.step.is_multiple_of(cfg.train.evaluate_every) || status.step == cfg.train.steps {
             let values = Map::from_iter([("cloning_loss".to_string(), json!(loss))]);
             session.record(&cfg.train, &mut status, &actor, values)?;
         }
-        let stop = status.step.is_multiple_of(100) && session.tell(&status) == Flow::Stop;
+        let stop = status.step.is_multiple_of(100) && session.tell(&status) == ControlFlow::Break(());
         if stop || status.step.is_multiple_of(cfg.train.checkpoint_every) || status.step == cfg.train.steps {
             session.checkpoint(status.step, cloner.save(&actor))?;
         }
@@ -96,7 +96,7 @@ pub fn train(cfg: &BcConfig, session: &mut Session<'_>) -> Result<Option<Actor>>
             return Ok(None);
         }
     }
-    session.tell(&status);
+    let _ = session.tell(&status);
     session.finish(&actor)?;
     Ok(Some(actor))
 }

@@ -14,9 +14,9 @@ use super::session::Session;
 use crate::batch::Mat;
 use crate::dynamics::Ensemble;
 use crate::error::{Error, Result};
-use crate::imagination::Imagination;
-use crate::nn::{AdamConfig, Noise, Scalar, Team, Tensors};
+use crate::nn::{AdamConfig, Noise, Scalar, Tensors, ThreadPool};
 use crate::rng::Rng;
+use crate::rollout::ModelRollout;
 use crate::sac::{Losses, Sac, SacConfig};
 
 /// Settings of COMBO.
@@ -25,7 +25,7 @@ use crate::sac::{Losses, Sac, SacConfig};
 pub struct ComboConfig {
     /// The training loop.
     pub train: TrainConfig,
-    /// Imagined rollouts.
+    /// ModelBuffer rollouts.
     pub rollout: RolloutConfig,
     /// The dynamics model.
     pub model: ModelConfig,
@@ -76,7 +76,7 @@ pub enum States {
     /// The whole batch.
     #[default]
     Mix,
-    /// Imagined rows only.
+    /// ModelBuffer rows only.
     Model,
 }
 
@@ -136,7 +136,7 @@ struct Combo<'a> {
 
 impl Method for Combo<'_> {
     fn imagine(&mut self, session: &mut Session<'_>, agent: &Sac, lesson: &mut Lesson<'_>) -> Result<()> {
-        let mut dream = Imagination::unguarded(self.model, session.team);
+        let mut dream = ModelRollout::without_rule(self.model, session.pool);
         lesson.status.tally = Some(lesson.rollout(&mut dream, session, agent)?);
         Ok(())
     }
@@ -144,8 +144,8 @@ impl Method for Combo<'_> {
     fn update(&mut self, session: &mut Session<'_>, agent: &mut Sac, mixed: &mut Mixed) -> Result<Losses> {
         let mut rng = session.rng("sac", mixed.step);
         let (next, current) = (Noise::draw(&mut rng), Noise::draw(&mut rng));
-        let (team, batch, real) = (session.team, &mixed.batch, mixed.real);
-        let (mut losses, y) = session.clock.time("sac", || {
+        let (pool, batch, real) = (session.pool, &mixed.batch, mixed.real);
+        let (mut losses, y) = session.timer.time("sac", || {
             let actor = agent.actor_step(batch, current);
             agent.temperature_step(-actor.entropy);
             (actor, agent.td_target(batch, next))
@@ -154,13 +154,13 @@ impl Method for Combo<'_> {
             States::Mix => 0..batch.len(),
             States::Model => real..batch.len(),
         };
-        let probes = session.clock.time("probe", || {
+        let probes = session.timer.time("probe", || {
             let rows = |of: &Mat| of.slice(s![states.clone(), ..]).to_owned();
-            Probes::draw(agent, team, &rows(&batch.obs), &rows(&batch.next_obs), self.cfg, &mut rng)
+            Probes::draw(agent, pool, &rows(&batch.obs), &rows(&batch.next_obs), self.cfg, &mut rng)
         });
         let weight = self.cfg.beta * self.multiplier();
         let mut gap = 0.0;
-        losses.critic = session.clock.time("critics", || {
+        losses.critic = session.timer.time("critics", || {
             let [obs, act] = [(&batch.obs, &probes.obs), (&batch.act, &probes.act)].map(|(real, probe)| {
                 ndarray::concatenate(Axis(0), &[real.view(), probe.view()]).expect("columns of one width")
             });
@@ -245,10 +245,17 @@ struct Probes {
 }
 
 impl Probes {
-    fn draw(agent: &Sac, team: &Team, obs: &Mat, next_obs: &Mat, cfg: &Conservative, rng: &mut Rng) -> Self {
+    fn draw(
+        agent: &Sac,
+        pool: &ThreadPool,
+        obs: &Mat,
+        next_obs: &Mat,
+        cfg: &Conservative,
+        rng: &mut Rng,
+    ) -> Self {
         let mut noises = || (0..cfg.actions).map(|_| Noise::draw(rng)).collect::<Vec<_>>();
-        let here = agent.actor.sample_each(team, obs.view(), &noises());
-        let there = agent.actor.sample_each(team, next_obs.view(), &noises());
+        let here = agent.actor.sample_each(pool, obs.view(), &noises());
+        let there = agent.actor.sample_each(pool, next_obs.view(), &noises());
         let shape = (cfg.actions * obs.nrows(), agent.actor.act_dim());
         let anywhere = Mat::from_shape_simple_fn(shape, || rng.range(-1.0, 1.0) as f32);
         let log_uniform = shape.1 as f32 * 0.5f32.ln();
@@ -297,9 +304,9 @@ mod tests {
         let cfg = Conservative { actions: 4, temperature: 0.7, pool, ..Conservative::default() };
         let mut rng = Rng::stream(0, "probe", 0);
         let sac = SacConfig { hidden: vec![16], ..SacConfig::default() };
-        let agent = Sac::new(&sac, 3, 2, &Team::new(1), &mut rng).unwrap();
+        let agent = Sac::new(&sac, 3, 2, &ThreadPool::new(1), &mut rng).unwrap();
         let obs = Mat::from_shape_simple_fn((5, 3), || rng.normal() as f32);
-        let probes = Probes::draw(&agent, &Team::new(1), &obs, &(&obs + 1.0), &cfg, &mut rng);
+        let probes = Probes::draw(&agent, &ThreadPool::new(1), &obs, &(&obs + 1.0), &cfg, &mut rng);
         let q = (0..probes.obs.nrows()).map(|_| rng.normal() as f32).collect();
         (probes, q)
     }

@@ -118,7 +118,7 @@ impl From<RewardShift> for WrittenShift {
     }
 }
 
-/// Imagined rollouts. Defaults are MOPO's.
+/// ModelBuffer rollouts. Defaults are MOPO's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RolloutConfig {
@@ -236,7 +236,7 @@ pub(super) fn check_estimator(
     model: &ModelConfig,
     rows: usize,
 ) -> Result<()> {
-    if !rule.asks() {
+    if !rule.needs_scores() {
         return Ok(());
     }
     let checked = estimator.check_without_critics().and_then(|()| estimator.check(rows, &model.ensemble));

@@ -10,8 +10,8 @@ use super::session::Session;
 use crate::data::Dataset;
 use crate::dynamics::{DynamicsModel, Ensemble};
 use crate::error::{Error, Result};
-use crate::imagination::Imagination;
 use crate::pessimism::{Normaliser, Pessimism};
+use crate::rollout::ModelRollout;
 use crate::sac::{Losses, Sac};
 use crate::uncertainty::{BellmanStd, UncertaintyConfig};
 
@@ -78,7 +78,7 @@ struct Mobile<'a> {
 
 impl Method for Mobile<'_> {
     fn imagine(&mut self, session: &mut Session<'_>, agent: &Sac, lesson: &mut Lesson<'_>) -> Result<()> {
-        let mut dream = Imagination::unguarded(self.model, session.team);
+        let mut dream = ModelRollout::without_rule(self.model, session.pool);
         lesson.status.tally = Some(lesson.rollout(&mut dream, session, agent)?);
         Ok(())
     }
@@ -87,11 +87,11 @@ impl Method for Mobile<'_> {
         let imagined: Vec<usize> = (mixed.real..mixed.batch.len()).collect();
         if !imagined.is_empty() {
             let rows = mixed.batch.select(&imagined);
-            let (model, team) = (self.model, session.team);
-            let forecast = session.clock.time("forecast", || model.forecast(&rows.obs, &rows.act));
+            let (model, pool) = (self.model, session.pool);
+            let forecast = session.timer.time("forecast", || model.forecast(&rows.obs, &rows.act));
             let mut rng = session.rng("bellman", mixed.step);
             let (estimator, reader) = (&self.estimator, &*agent);
-            let u = session.clock.time("score", || estimator.score(&forecast, reader, team, &mut rng));
+            let u = session.timer.time("score", || estimator.score(&forecast, reader, pool, &mut rng));
             let (rewards, _) = mixed.imagined_rewards();
             rewards.iter_mut().zip(&u).for_each(|(r, u)| *r -= self.lambda * u);
             self.u = (
@@ -100,7 +100,7 @@ impl Method for Mobile<'_> {
             );
         }
         let mut rng = session.rng("sac", mixed.step);
-        session.clock.time("sac", || agent.update(&mixed.batch, &mut rng))
+        session.timer.time("sac", || agent.update(&mixed.batch, &mut rng))
     }
 
     fn findings(&self, put: &mut dyn FnMut(&str, Value)) {

@@ -24,4 +24,4 @@ mod morel_tests;
 mod tests;
 
 pub use config::{Acting, ModelConfig, RewardShift, RolloutConfig, TrainConfig};
-pub use session::{Arena, Event, Session, Status};
+pub use session::{Evaluator, Event, Session, Status};

@@ -11,15 +11,15 @@ use crate::batch::{Batch, Mat};
 use crate::data::Dataset;
 use crate::dynamics::Ensemble;
 use crate::error::{Error, Result};
-use crate::imagination::{Imagination, Tally, join};
 use crate::nn::Tensors;
 use crate::npg::{
     Baseline, Bootstrap, GaussianPolicy, Improvement, NpgConfig, Path, Standard, advantages, clone_behaviour,
     improve, paths, returns, whiten,
 };
-use crate::pessimism::{Guard, Pessimism};
+use crate::pessimism::{CalibratedRule, Pessimism};
 use crate::rng::Rng;
-use crate::run::Flow;
+use crate::rollout::{ModelRollout, RolloutStats, join};
+use crate::run::ControlFlow;
 use crate::uncertainty::{PairwiseConfig, Uncertainty, UncertaintyConfig};
 
 /// Settings of MOReL. In `train`, a step is an iteration of planning, and a batch is one of cloning and of the baseline.
@@ -28,7 +28,7 @@ use crate::uncertainty::{PairwiseConfig, Uncertainty, UncertaintyConfig};
 pub struct MorelConfig {
     /// The training loop.
     pub train: TrainConfig,
-    /// Imagined trajectories.
+    /// ModelBuffer trajectories.
     pub plan: PlanConfig,
     /// The dynamics model.
     pub model: ModelConfig,
@@ -58,7 +58,7 @@ impl Default for MorelConfig {
     }
 }
 
-/// Imagined trajectories.
+/// ModelBuffer trajectories.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlanConfig {
@@ -143,7 +143,7 @@ struct Plan {
     paths: Vec<Path>,
     /// Steps since the start, row by row.
     time: Vec<u32>,
-    tally: Tally,
+    tally: RolloutStats,
 }
 
 /// The world as planning sees it.
@@ -151,7 +151,7 @@ struct World<'a> {
     /// A model for each member that leads trajectories, or one in which every step draws a member.
     models: Vec<Ensemble>,
     estimator: Option<&'a dyn Uncertainty>,
-    guard: Guard,
+    guard: CalibratedRule,
 }
 
 /// Trains to the end, or until the watcher stops it; `None` then.
@@ -165,7 +165,7 @@ pub fn train(cfg: &MorelConfig, session: &mut Session<'_>) -> Result<Option<Gaus
     }
     model.deterministic = cfg.plan.deterministic;
     let models = match cfg.plan.each_member {
-        true => model.elites().iter().map(|&member| model.clone().led_by(vec![member])).collect(),
+        true => model.elites().iter().map(|&member| model.clone().with_members(vec![member])).collect(),
         false => vec![model],
     };
     let world = World { models, estimator: estimator.as_deref(), guard };
@@ -179,7 +179,7 @@ pub fn train(cfg: &MorelConfig, session: &mut Session<'_>) -> Result<Option<Gaus
         None => learner.clone_data(cfg, session)?, // line 3: π ← imitation of the data
     }
     while status.step < cfg.train.steps {
-        if session.tell(&status) == Flow::Stop {
+        if session.tell(&status) == ControlFlow::Break(()) {
             session.checkpoint(status.step, learner.save())?;
             return Ok(None);
         }
@@ -195,7 +195,7 @@ pub fn train(cfg: &MorelConfig, session: &mut Session<'_>) -> Result<Option<Gaus
             session.checkpoint(status.step, learner.save())?;
         }
     }
-    session.tell(&status);
+    let _ = session.tell(&status);
     session.finish(&learner.policy.to_actor()?)?;
     Ok(Some(learner.policy))
 }
@@ -210,14 +210,14 @@ fn imagine(
 ) -> Result<Plan> {
     let each = if cfg.plan.each_member { 1 } else { world.models[0].elites().len() };
     let start = starts(session, cfg.plan.from, cfg.plan.starts * each, &mut session.rng("start", step));
-    let (mut parts, mut all, mut rows, mut tally) = (Vec::new(), Vec::new(), 0u32, Tally::default());
+    let (mut parts, mut all, mut rows, mut tally) = (Vec::new(), Vec::new(), 0u32, RolloutStats::default());
     for (i, model) in world.models.iter().enumerate() {
-        let (team, guard) = (session.team, world.guard.clone());
-        let mut dream = Imagination { model, estimator: world.estimator, guard, team };
+        let (pool, guard) = (session.pool, world.guard.clone());
+        let mut dream = ModelRollout { model, estimator: world.estimator, guard, pool };
         let mut rng = session.rng("plan", step * world.models.len() as u64 + i as u64);
         let horizon = cfg.plan.horizon;
         let rollout =
-            session.clock.time("rollout", || dream.rollout(policy, start.clone(), horizon, &mut rng))?;
+            session.timer.time("rollout", || dream.rollout(policy, start.clone(), horizon, &mut rng))?;
         let mut found = paths(&rollout.start, |row| rollout.rows.done[row], horizon);
         found.iter_mut().flat_map(|path| &mut path.rows).for_each(|row| *row += rows);
         all.extend(found);
@@ -272,18 +272,18 @@ impl Learner {
         if cfg.npg.clone_epochs == 0 {
             return Ok(());
         }
-        let (data, team, mut rng) = (&session.data.rows, session.team, session.rng("clone", 0));
+        let (data, pool, mut rng) = (&session.data.rows, session.pool, session.rng("clone", 0));
         let status = Status { steps: cfg.train.steps, ..Status::default() };
         let (watch, mut batches) = (&mut *session.watch, 0u64);
         let mut tick = || {
             batches += 1;
-            let stop = batches.is_multiple_of(100) && watch(Event::Step(&status)) == Flow::Stop;
+            let stop = batches.is_multiple_of(100) && watch(Event::Step(&status)) == ControlFlow::Break(());
             if stop { Err(Error::Stopped) } else { Ok(()) }
         };
         let (policy, batch) = (&mut self.policy, cfg.train.batch);
         let loss = session
-            .clock
-            .time("cloning", || clone_behaviour(&cfg.npg, policy, team, data, batch, &mut rng, &mut tick))?;
+            .timer
+            .time("cloning", || clone_behaviour(&cfg.npg, policy, pool, data, batch, &mut rng, &mut tick))?;
         session.note(format!("cloned the data's behaviour (mean squared error {loss:.4} an action)"));
         Ok(())
     }
@@ -296,20 +296,20 @@ impl Learner {
         plan: &Plan,
         status: &mut Status,
     ) -> Result<Found> {
-        let (npg, team) = (&cfg.npg, session.team);
+        let (npg, pool) = (&cfg.npg, session.pool);
         let rewards = plan.rows.rew.as_slice().expect("a batch is contiguous");
         let Self { policy, baseline } = self;
-        let values = session.clock.time("baseline", || baseline.values(team, &plan.rows.obs, &plan.time));
+        let values = session.timer.time("baseline", || baseline.values(pool, &plan.rows.obs, &plan.time));
         let mut advantage =
             advantages(&plan.paths, rewards, &values, (npg.gamma, npg.lambda), cfg.plan.bootstrap);
         whiten(&mut advantage);
         let (obs, act) = (&plan.rows.obs, &plan.rows.act);
-        let step = session.clock.time("npg", || improve(npg, policy, team, obs, act, &advantage))?;
+        let step = session.timer.time("npg", || improve(npg, policy, pool, obs, act, &advantage))?;
         let targets = returns(&plan.paths, rewards, npg.gamma);
         let (batch, mut rng) = (cfg.train.batch, session.rng("baseline", status.step));
         let value_error = session
-            .clock
-            .time("baseline", || baseline.fit(team, obs, &plan.time, &targets, batch, &mut rng))?;
+            .timer
+            .time("baseline", || baseline.fit(pool, obs, &plan.time, &targets, batch, &mut rng))?;
         let imagined_return =
             plan.rows.rew.iter().map(|&r| f64::from(r)).sum::<f64>() / plan.paths.len() as f64;
         status.losses.critic = value_error;
@@ -340,7 +340,12 @@ struct Found {
     imagined_return: f64,
 }
 
-fn findings(found: &Found, plan: &Plan, policy: &GaussianPolicy, guard: &Guard) -> Map<String, Value> {
+fn findings(
+    found: &Found,
+    plan: &Plan,
+    policy: &GaussianPolicy,
+    guard: &CalibratedRule,
+) -> Map<String, Value> {
     let mut values = Map::new();
     let mut put = |name: &str, value: Value| drop(values.insert(name.into(), value));
     let (tally, count) = (&plan.tally, plan.paths.len() as f64);

@@ -6,12 +6,12 @@ use super::morel::{self, MorelConfig, PlanConfig, Starts};
 use super::tests::{behaviour_return, data, new_env, outcome, world};
 use super::*;
 use crate::data::Dataset;
-use crate::env::Pool;
+use crate::env::EnvPool;
 use crate::home::Home;
-use crate::nn::Team;
+use crate::nn::ThreadPool;
 use crate::npg::{Bootstrap, NpgConfig};
 use crate::pessimism::{Normaliser, Pessimism};
-use crate::run::{Clock, Flow, METRICS, Record, RunDir, read_metrics};
+use crate::run::{ControlFlow, METRICS, PhaseTimer, Record, RunDir, read_metrics};
 use crate::uncertainty::UncertaintyConfig;
 
 /// A trajectory of sixty steps needs a better model than the five of the other algorithms.
@@ -43,23 +43,23 @@ fn train(
     threads: usize,
     stop_at: u64,
 ) -> crate::error::Result<Vec<Record>> {
-    let pool = Pool::new(&new_env);
-    let (home, team) = (Home::new(home.to_path_buf()), Team::new(threads));
+    let envs = EnvPool::new(&new_env);
+    let (home, pool) = (Home::new(home.to_path_buf()), ThreadPool::new(threads));
     let mut run = RunDir::open_or_create(&dir.join("run"), "test")?;
     let mut stop = false;
     let mut watch = |event: Event<'_>| {
         stop |= matches!(event, Event::Step(status) if status.step >= stop_at);
-        if stop { Flow::Stop } else { Flow::Continue }
+        if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let mut session = Session {
         data,
         home: &home,
-        team: &team,
+        pool: &pool,
         seed: 1,
-        arena: Some(Arena { pool: &pool, reference: None }),
+        evaluator: Some(Evaluator { envs: &envs, reference: None }),
         run: &mut run,
         watch: &mut watch,
-        clock: Clock::default(),
+        timer: PhaseTimer::default(),
         scores: Default::default(),
     };
     let finished = morel::train(cfg, &mut session)?;

@@ -8,10 +8,10 @@ use super::config::{Acting, RolloutConfig, TrainConfig};
 use super::session::{Session, Status, record_tally};
 use crate::batch::Batch;
 use crate::error::Result;
-use crate::imagination::{Imagination, Imagined, Tally, Uniform};
 use crate::nn::Tensors;
 use crate::replay::gather_at;
-use crate::run::Flow;
+use crate::rollout::{ModelBuffer, ModelRollout, RolloutStats, Uniform};
+use crate::run::ControlFlow;
 use crate::sac::{Losses, Sac, SacConfig};
 
 /// Gradient steps between two looks of the watcher: at COMBO's pace a wish to stop is heard within two seconds.
@@ -53,7 +53,7 @@ pub(super) trait Method {
 pub(super) struct Lesson<'a> {
     pub(super) course: Course<'a>,
     pub(super) steps: Range<u64>,
-    pub(super) imagined: &'a mut Imagined,
+    pub(super) imagined: &'a mut ModelBuffer,
     pub(super) status: &'a mut Status,
 }
 
@@ -76,8 +76,8 @@ pub(super) fn practise(
 ) -> Result<Option<Sac>> {
     let (obs_dim, act_dim) = (session.data.rows.obs_dim(), session.data.rows.act_dim());
     let sac = course.sac.over(course.train.steps);
-    let mut agent = Sac::new(&sac, obs_dim, act_dim, session.team, &mut session.rng("init", 0))?;
-    let mut imagined = Imagined::new(course.rollout.capacity(), obs_dim, act_dim); // Alg. 1 line 2: D_model ← ∅
+    let mut agent = Sac::new(&sac, obs_dim, act_dim, session.pool, &mut session.rng("init", 0))?;
+    let mut imagined = ModelBuffer::new(course.rollout.capacity(), obs_dim, act_dim); // Alg. 1 line 2: D_model ← ∅
     let mut status = Status { steps: course.train.steps, ..Status::default() };
     let mut kept = None;
     match session.resume(course.train.steps)? {
@@ -98,7 +98,7 @@ pub(super) fn practise(
             session.checkpoint(status.step, save(&agent, &imagined, &status, method))?;
             kept = Some(status.step);
         }
-        if flow == Flow::Continue {
+        if flow == ControlFlow::Continue(()) {
             let steps = block(course, status.step);
             let begun = status.step > steps.start; // stopped in its midst: what it needs is imagined already
             let mut lesson = Lesson { course, steps, imagined: &mut imagined, status: &mut status };
@@ -106,11 +106,11 @@ pub(super) fn practise(
                 method.imagine(session, &agent, &mut lesson)?; // lines 6–11
             }
             flow = lesson.learn(method, session, &mut agent)?;
-            if flow == Flow::Continue {
+            if flow == ControlFlow::Continue(()) {
                 method.reflect(session, &agent, lesson.steps)?;
             }
         }
-        if flow == Flow::Stop {
+        if flow == ControlFlow::Break(()) {
             if kept != Some(status.step) {
                 session.checkpoint(status.step, save(&agent, &imagined, &status, method))?;
             }
@@ -120,7 +120,7 @@ pub(super) fn practise(
     if kept != Some(status.step) {
         session.checkpoint(status.step, save(&agent, &imagined, &status, method))?;
     }
-    session.tell(&status);
+    let _ = session.tell(&status);
     session.finish(&agent.actor)?;
     Ok(Some(agent))
 }
@@ -129,15 +129,15 @@ impl Lesson<'_> {
     /// Rolls the policy out from states of the dataset into the buffer (Alg. 1 lines 6–11).
     pub(super) fn rollout(
         &mut self,
-        dream: &mut Imagination<'_>,
+        dream: &mut ModelRollout<'_>,
         session: &mut Session<'_>,
         agent: &Sac,
-    ) -> Result<Tally> {
+    ) -> Result<RolloutStats> {
         let (rollout, step) = (self.course.rollout, self.steps.start);
         let start = session.starts(rollout.starts, &mut session.rng("start", step));
         let mut rng = session.rng("rollout", step);
         let uniform = Uniform { obs_dim: agent.actor.obs_dim(), act_dim: agent.actor.act_dim() };
-        let dreamt = session.clock.time("rollout", || match rollout.actions {
+        let dreamt = session.timer.time("rollout", || match rollout.actions {
             Acting::Policy => dream.rollout(&agent.actor, start, rollout.length, &mut rng),
             Acting::Uniform => dream.rollout(&uniform, start, rollout.length, &mut rng),
         })?;
@@ -152,7 +152,12 @@ impl Lesson<'_> {
 
     /// Takes the gradient steps that are left. Whoever wants to stop is heard between any two of them, but not after the
     /// last, which [`Method::reflect`] belongs to.
-    fn learn(&mut self, method: &mut dyn Method, session: &mut Session<'_>, agent: &mut Sac) -> Result<Flow> {
+    fn learn(
+        &mut self,
+        method: &mut dyn Method,
+        session: &mut Session<'_>,
+        agent: &mut Sac,
+    ) -> Result<ControlFlow<()>> {
         let mut mixed = Mixed {
             batch: Batch::empty(session.data.rows.obs_dim(), session.data.rows.act_dim()),
             real: 0,
@@ -171,11 +176,11 @@ impl Lesson<'_> {
                 session.record(train, self.status, &agent.actor, values)?;
             }
             let tell = self.status.step.is_multiple_of(TELL_EVERY) && self.status.step < end;
-            if tell && session.tell(self.status) == Flow::Stop {
-                return Ok(Flow::Stop);
+            if tell && session.tell(self.status) == ControlFlow::Break(()) {
+                return Ok(ControlFlow::Break(()));
             }
         }
-        Ok(Flow::Continue)
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Rows of the dataset and of the buffer that the batch of `step` takes. While the buffer is empty (everything was
@@ -191,7 +196,7 @@ impl Lesson<'_> {
 }
 
 impl Mixed {
-    fn fill(&mut self, data: &Batch, real: &[usize], imagined: &Imagined, dreamt: &[usize]) {
+    fn fill(&mut self, data: &Batch, real: &[usize], imagined: &ModelBuffer, dreamt: &[usize]) {
         if self.batch.len() != real.len() + dreamt.len() {
             self.batch = data.select(&vec![0; real.len() + dreamt.len()]);
         }
@@ -231,7 +236,7 @@ fn findings(status: &Status, method: &dyn Method) -> Map<String, Value> {
     values
 }
 
-fn save(agent: &Sac, imagined: &Imagined, status: &Status, method: &dyn Method) -> Tensors {
+fn save(agent: &Sac, imagined: &ModelBuffer, status: &Status, method: &dyn Method) -> Tensors {
     let mut out = Tensors::default();
     out.put_all("agent", agent.save());
     out.put_all("imagined", imagined.save());
@@ -243,7 +248,7 @@ fn save(agent: &Sac, imagined: &Imagined, status: &Status, method: &dyn Method) 
 }
 
 /// What the last rollout did; the metrics of the steps after a resume tell it.
-fn load_tally(from: &Tensors) -> Result<Option<Tally>> {
-    let kept = from.shape("tally").map(|_| from.f64("tally", Tally::NUMBERS));
-    Ok(kept.transpose()?.map(|numbers| Tally::from_numbers(&numbers)))
+fn load_tally(from: &Tensors) -> Result<Option<RolloutStats>> {
+    let kept = from.shape("tally").map(|_| from.f64("tally", RolloutStats::NUMBERS));
+    Ok(kept.transpose()?.map(|numbers| RolloutStats::from_numbers(&numbers)))
 }

@@ -15,9 +15,9 @@ use super::session::{Session, Status};
 use crate::batch::{Batch, Mat};
 use crate::dynamics::{Adversary, AdversaryConfig, AdversaryLosses, Ensemble};
 use crate::error::{Error, Result};
-use crate::imagination::Imagination;
-use crate::nn::{Team, Tensors, Weights};
-use crate::run::Flow;
+use crate::nn::{Tensors, ThreadPool, Weights};
+use crate::rollout::ModelRollout;
+use crate::run::ControlFlow;
 use crate::sac::{Actor, Cloner, Losses, Objective, Sac, SacConfig};
 
 /// Settings of RAMBO.
@@ -26,7 +26,7 @@ use crate::sac::{Actor, Cloner, Losses, Objective, Sac, SacConfig};
 pub struct RamboConfig {
     /// The training loop.
     pub train: TrainConfig,
-    /// Imagined rollouts; their length is also that of the adversary's.
+    /// ModelBuffer rollouts; their length is also that of the adversary's.
     pub rollout: RolloutConfig,
     /// The dynamics model.
     pub model: ModelConfig,
@@ -146,11 +146,11 @@ impl Method for Rambo<'_> {
         let mut status = Status::default();
         for step in 0..steps {
             let rows = session.some_rows(batch, &mut session.rng("clone", step));
-            let team = session.team;
-            let loss = session.clock.time("cloning", || cloner.step(&mut clone, team, &rows))?;
+            let pool = session.pool;
+            let loss = session.timer.time("cloning", || cloner.step(&mut clone, pool, &rows))?;
             if step.is_multiple_of(100) {
                 status.losses.actor = loss;
-                if session.tell(&status) == Flow::Stop {
+                if session.tell(&status) == ControlFlow::Break(()) {
                     return Err(Error::Stopped);
                 }
             }
@@ -160,14 +160,14 @@ impl Method for Rambo<'_> {
     }
 
     fn imagine(&mut self, session: &mut Session<'_>, agent: &Sac, lesson: &mut Lesson<'_>) -> Result<()> {
-        let mut dream = Imagination::unguarded(&self.model, session.team);
+        let mut dream = ModelRollout::without_rule(&self.model, session.pool);
         lesson.status.tally = Some(lesson.rollout(&mut dream, session, agent)?);
         Ok(())
     }
 
     fn update(&mut self, session: &mut Session<'_>, agent: &mut Sac, mixed: &mut Mixed) -> Result<Losses> {
         let mut rng = session.rng("sac", mixed.step);
-        session.clock.time("sac", || agent.update(&mixed.batch, &mut rng))
+        session.timer.time("sac", || agent.update(&mixed.batch, &mut rng))
     }
 
     /// The model's turn: short rollouts of the policy, a step of the model at each of theirs.
@@ -185,13 +185,13 @@ impl Method for Rambo<'_> {
                 obs = session.starts(opponent.batch, &mut rng);
             }
             let real = session.some_rows(opponent.batch, &mut rng);
-            let (team, gamma) = (session.team, self.cfg.sac.gamma as f32);
+            let (pool, gamma) = (session.pool, self.cfg.sac.gamma as f32);
             let (model, adversary) = (&mut self.model, &mut self.adversary);
             let started = std::mem::take(&mut obs);
-            let (found, next) = session.clock.time("adversary", || {
+            let (found, next) = session.timer.time("adversary", || {
                 let dreamt =
-                    Imagination::unguarded(model, team).rollout(&agent.actor, started, 1, &mut rng)?;
-                let advantage = advantage(agent, team, &dreamt.rows, gamma);
+                    ModelRollout::without_rule(model, pool).rollout(&agent.actor, started, 1, &mut rng)?;
+                let advantage = advantage(agent, pool, &dreamt.rows, gamma);
                 let found = adversary.step(model, &dreamt.rows, &advantage, opponent.lambda, &real)?;
                 Ok::<_, Error>((found, dreamt.rows.next_obs)) // rows that ended go on, as in the authors' code
             })?;
@@ -222,8 +222,8 @@ impl Method for Rambo<'_> {
 
 /// A = r + γ (1 − d) min_j Q_j(s', π(s')) − min_j Q_j(s, a), with the current critics and π without noise, standardised
 /// over the rows.
-fn advantage(agent: &Sac, team: &Team, rows: &Batch, gamma: f32) -> Vec<f32> {
-    let next_act = agent.actor.mean_batch(team, &rows.next_obs);
+fn advantage(agent: &Sac, pool: &ThreadPool, rows: &Batch, gamma: f32) -> Vec<f32> {
+    let next_act = agent.actor.mean_batch(pool, &rows.next_obs);
     let next = agent.min_q(Weights::Current, rows.next_obs.view(), next_act.view());
     let now = agent.min_q(Weights::Current, rows.obs.view(), rows.act.view());
     let raw: Vec<f64> = (0..rows.len())

@@ -9,9 +9,9 @@ use super::practice::{Course, Lesson, Method, Mixed, practise};
 use super::session::Session;
 use crate::data::Dataset;
 use crate::error::Result;
-use crate::imagination::Imagination;
 use crate::nn::Tensors;
 use crate::pessimism::Pessimism;
+use crate::rollout::ModelRollout;
 use crate::sac::{Losses, Sac, SacConfig};
 use crate::uncertainty::UncertaintyConfig;
 
@@ -21,7 +21,7 @@ use crate::uncertainty::UncertaintyConfig;
 pub struct RecipeConfig {
     /// The training loop.
     pub train: TrainConfig,
-    /// Imagined rollouts.
+    /// ModelBuffer rollouts.
     pub rollout: RolloutConfig,
     /// The dynamics model.
     pub model: ModelConfig,
@@ -78,14 +78,14 @@ pub fn train(cfg: &RecipeConfig, session: &mut Session<'_>) -> Result<Option<Sac
             estimator.distance_of(epsilon).map_or(String::new(), |d| format!(", a distance of {d:.3}"));
         session.note(format!("steps with u > {epsilon:.4}{distance} are cut (Eq. 7)"));
     }
-    let dream = Imagination { model: &model, estimator: estimator.as_deref(), guard, team: session.team };
+    let dream = ModelRollout { model: &model, estimator: estimator.as_deref(), guard, pool: session.pool };
     let course = Course { train: &cfg.train, rollout: &cfg.rollout, sac: &cfg.sac };
     practise(&mut Recipe { pessimism: cfg.pessimism, dream }, course, session)
 }
 
 struct Recipe<'a> {
     pessimism: Pessimism,
-    dream: Imagination<'a>,
+    dream: ModelRollout<'a>,
 }
 
 impl Method for Recipe<'_> {
@@ -96,7 +96,7 @@ impl Method for Recipe<'_> {
             let draws = lesson.draws(session);
             let (guard, imagined) = (&mut self.dream.guard, &mut *lesson.imagined);
             session
-                .clock
+                .timer
                 .time("search", || imagined.score(draws.into_iter(), estimator, guard, &mut tally))?;
         }
         lesson.status.tally = Some(tally);
@@ -107,14 +107,14 @@ impl Method for Recipe<'_> {
         let (rewards, scores) = mixed.imagined_rewards();
         self.dream.guard.penalise(rewards, scores); // Eq. 6
         let mut rng = session.rng("sac", mixed.step);
-        session.clock.time("sac", || agent.update(&mixed.batch, &mut rng))
+        session.timer.time("sac", || agent.update(&mixed.batch, &mut rng))
     }
 
     fn findings(&self, put: &mut dyn FnMut(&str, Value)) {
         if let Some(epsilon) = self.dream.guard.epsilon() {
             put("epsilon", json!(epsilon));
         }
-        if self.pessimism.asks() {
+        if self.pessimism.needs_scores() {
             put("reward_range", json!(self.dream.guard.reward_range()));
         }
     }

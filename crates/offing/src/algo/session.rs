@@ -7,23 +7,23 @@ use crate::batch::{Batch, Mat};
 use crate::data::Dataset;
 use crate::data::scores::Reference;
 use crate::dynamics::{self, Cached, Ensemble, Fit, FitEvent};
-use crate::env::Pool;
+use crate::env::EnvPool;
 use crate::error::{Error, Result};
 use crate::eval::evaluate;
 use crate::home::Home;
-use crate::imagination::Tally;
-use crate::nn::{Team, Tensors};
-use crate::pessimism::{Guard, Pessimism};
+use crate::nn::{Tensors, ThreadPool};
+use crate::pessimism::{CalibratedRule, Pessimism};
 use crate::rng::Rng;
-use crate::run::{Clock, Flow, RunDir};
+use crate::rollout::RolloutStats;
+use crate::run::{ControlFlow, PhaseTimer, RunDir};
 use crate::sac::{Actor, Losses, Mean};
-use crate::uncertainty::{Source, Uncertainty, UncertaintyConfig};
+use crate::uncertainty::{BuildContext, Uncertainty, UncertaintyConfig};
 
 /// A simulator to score policies in.
 #[derive(Clone, Copy)]
-pub struct Arena<'a> {
+pub struct Evaluator<'a> {
     /// Simulators of the dataset's task.
-    pub pool: &'a Pool<'a>,
+    pub envs: &'a EnvPool<'a>,
     /// Its reference returns, where it has any.
     pub reference: Option<Reference>,
 }
@@ -35,17 +35,17 @@ pub struct Session<'a> {
     /// Where models and indexes are kept.
     pub home: &'a Home,
     /// The threads to work with.
-    pub team: &'a Team,
+    pub pool: &'a ThreadPool,
     /// Seed of everything random in the run.
     pub seed: u64,
     /// Where policies are scored; nowhere for data without a simulator.
-    pub arena: Option<Arena<'a>>,
+    pub evaluator: Option<Evaluator<'a>>,
     /// Where results go.
     pub run: &'a mut RunDir,
     /// Told of everything; says whether to go on.
-    pub watch: &'a mut dyn FnMut(Event<'_>) -> Flow,
+    pub watch: &'a mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     /// Where the time goes.
-    pub clock: Clock,
+    pub timer: PhaseTimer,
     /// Scores of the run so far.
     pub scores: Scores,
 }
@@ -69,7 +69,7 @@ pub struct Status {
     /// What the last update found.
     pub losses: Losses,
     /// The last rollout and the scoring after it.
-    pub tally: Option<Tally>,
+    pub tally: Option<RolloutStats>,
     /// Returns so far.
     pub scores: Scores,
     /// Normalised score of the last evaluation.
@@ -97,7 +97,7 @@ impl Session<'_> {
 
     /// Says something.
     pub fn note(&mut self, line: impl Into<String>) {
-        (self.watch)(Event::Note(line.into()));
+        let _ = (self.watch)(Event::Note(line.into()));
     }
 
     /// The dynamics model: found in the cache by content, or fitted.
@@ -116,12 +116,12 @@ impl Session<'_> {
                 FitEvent::Step(progress) => watch(Event::Fit(progress)),
             };
             match flow {
-                Flow::Continue => Ok(()),
-                Flow::Stop => Err(Error::Stopped),
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(Error::Stopped),
             }
         };
-        let (home, team) = (self.home, self.team);
-        let cached: Cached = self.clock.time("model", || dynamics::cached(home, fit, team, &mut progress))?;
+        let (home, pool) = (self.home, self.pool);
+        let cached: Cached = self.timer.time("model", || dynamics::cached(home, fit, pool, &mut progress))?;
         let (verb, elites) = (if cached.fresh { "fitted" } else { "found" }, cached.model.elites());
         let errors: Vec<f64> = elites.iter().map(|&m| cached.model.holdout()[m]).collect();
         let mean = errors.iter().sum::<f64>() / errors.len() as f64;
@@ -139,17 +139,18 @@ impl Session<'_> {
         estimator: &UncertaintyConfig,
         rule: Pessimism,
         model: &Ensemble,
-    ) -> Result<(Option<Box<dyn Uncertainty>>, Guard)> {
+    ) -> Result<(Option<Box<dyn Uncertainty>>, CalibratedRule)> {
         let rows = &self.data.rows;
-        let (team, home) = (self.team.clone(), Some(self.home));
+        let (pool, home) = (self.pool.clone(), Some(self.home));
         let baseline = rule.needs_baseline();
-        let source = Source { data: rows, model: Some(model), team, seed: self.seed, home, baseline };
-        let built = self.clock.time("index", || rule.asks().then(|| estimator.build(&source)).transpose())?;
+        let source = BuildContext { data: rows, model: Some(model), pool, seed: self.seed, home, baseline };
+        let built =
+            self.timer.time("index", || rule.needs_scores().then(|| estimator.build(&source)).transpose())?;
         if let Some(remark) = built.as_deref().and_then(|e| e.remark()) {
             self.note(remark);
         }
         let asked = built.as_deref().filter(|_| baseline);
-        let baseline = self.clock.time("index", || asked.map_or(0.0, |e| e.max_baseline()));
+        let baseline = self.timer.time("index", || asked.map_or(0.0, |e| e.max_loo_score()));
         Ok((built, rule.calibrate(baseline, &rows.rew)?))
     }
 
@@ -176,15 +177,15 @@ impl Session<'_> {
         let mut line = Map::new();
         line.insert("step".into(), json!(status.step));
         line.extend(values);
-        if let Some(arena) = self.arena {
+        if let Some(evaluator) = self.evaluator {
             let seed = self.rng("evaluate", status.step).bits();
             let found =
-                self.clock.time("evaluate", || evaluate(arena.pool, &Mean(actor), cfg.episodes, seed))?;
+                self.timer.time("evaluate", || evaluate(evaluator.envs, &Mean(actor), cfg.episodes, seed))?;
             let mean = found.mean();
             line.insert("return".into(), json!(mean));
             line.insert("return_std".into(), json!(found.std()));
             line.insert("length".into(), json!(found.mean_length()));
-            status.last_score = arena.reference.map(|r| found.score(&r));
+            status.last_score = evaluator.reference.map(|r| found.score(&r));
             line.insert("score".into(), json!(status.last_score));
             if self.scores.best.is_none_or(|best| mean > best) {
                 self.scores.best = Some(mean);
@@ -198,7 +199,7 @@ impl Session<'_> {
     }
 
     /// Tells the watcher how it stands.
-    pub fn tell(&mut self, status: &Status) -> Flow {
+    pub fn tell(&mut self, status: &Status) -> ControlFlow<()> {
         (self.watch)(Event::Step(status))
     }
 
@@ -207,8 +208,8 @@ impl Session<'_> {
         let or_nan = |x: Option<f64>| x.unwrap_or(f64::NAN);
         state.put_f64("scores", &[or_nan(self.scores.last), or_nan(self.scores.best)]);
         let run = &mut *self.run;
-        self.clock.time("checkpoint", || run.checkpoint(step, &state))?;
-        self.run.keep_times(&self.clock)
+        self.timer.time("checkpoint", || run.checkpoint(step, &state))?;
+        self.run.keep_times(&self.timer)
     }
 
     /// The newest state of a run of `steps` steps, if any.
@@ -238,7 +239,7 @@ impl Session<'_> {
 }
 
 /// What rollouts did, under the names every algorithm's metrics have for it.
-pub(super) fn record_tally(tally: &Tally, put: &mut dyn FnMut(&str, Value)) {
+pub(super) fn record_tally(tally: &RolloutStats, put: &mut dyn FnMut(&str, Value)) {
     put("imagined", json!(tally.imagined));
     put("guarded", json!(tally.guarded));
     put("terminated", json!(tally.terminated));

@@ -7,14 +7,14 @@ use crate::data::Dataset;
 use crate::data::make::{Block, Follow, make};
 use crate::dynamics::{EnsembleConfig, TerminationConfig};
 use crate::env::point_mass::PointMass;
-use crate::env::{Env, Pool};
+use crate::env::{Env, EnvPool};
 use crate::error::Result;
 use crate::home::Home;
-use crate::nn::Team;
+use crate::nn::ThreadPool;
 use crate::pessimism::{Normaliser, Pessimism};
 use crate::policy::Policy;
 use crate::rng::Rng;
-use crate::run::{Clock, Flow, METRICS, RunDir, read_metrics};
+use crate::run::{ControlFlow, METRICS, PhaseTimer, RunDir, read_metrics};
 use crate::sac::{Sac, SacConfig};
 use crate::uncertainty::{BellmanStdConfig, UncertaintyConfig};
 use combo::{ComboConfig, Conservative};
@@ -39,8 +39,8 @@ pub(super) fn new_env() -> Result<Box<dyn Env>> {
 }
 
 pub(super) fn data() -> Dataset {
-    let pool = Pool::new(&new_env);
-    make("point-mass", &pool, &[Block { rows: 6000, behaviour: &Follow(&Clumsy) }], 0, &mut |_| ()).unwrap()
+    let envs = EnvPool::new(&new_env);
+    make("point-mass", &envs, &[Block { rows: 6000, behaviour: &Follow(&Clumsy) }], 0, &mut |_| ()).unwrap()
 }
 
 /// Mean return of the data's whole episodes.
@@ -108,23 +108,23 @@ type Algorithm<'a> = dyn Fn(&mut Session<'_>) -> Result<Option<Sac>> + 'a;
 
 /// Trains by any algorithm.
 fn train_by(algorithm: &Algorithm<'_>, data: &Dataset, dir: &Path, threads: usize, stop_at: u64) -> Vec<f64> {
-    let pool = Pool::new(&new_env);
-    let (home, team) = (Home::new(dir.join("home")), Team::new(threads));
+    let envs = EnvPool::new(&new_env);
+    let (home, pool) = (Home::new(dir.join("home")), ThreadPool::new(threads));
     let mut run = RunDir::open_or_create(&dir.join("run"), "test").unwrap();
     let mut stop = false;
     let mut watch = |event: Event<'_>| {
         stop |= matches!(event, Event::Step(status) if status.step >= stop_at);
-        if stop { Flow::Stop } else { Flow::Continue }
+        if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let mut session = Session {
         data,
         home: &home,
-        team: &team,
+        pool: &pool,
         seed: 1,
-        arena: Some(Arena { pool: &pool, reference: None }),
+        evaluator: Some(Evaluator { envs: &envs, reference: None }),
         run: &mut run,
         watch: &mut watch,
-        clock: Clock::default(),
+        timer: PhaseTimer::default(),
         scores: Default::default(),
     };
     algorithm(&mut session).unwrap();

@@ -7,11 +7,11 @@ use super::rows::{Imaginings, Truth, mean_next};
 use super::{StudyConfig, Subject};
 use crate::algo::Session;
 use crate::batch::Mat;
-use crate::dynamics::Step;
+use crate::dynamics::ModelStep;
 use crate::error::Result;
-use crate::run::Clock;
+use crate::run::PhaseTimer;
 use crate::stats::{self, Interval};
-use crate::uncertainty::{BellmanStd, Source, Uncertainty, UncertaintyConfig, build_all};
+use crate::uncertainty::{BellmanStd, BuildContext, Uncertainty, UncertaintyConfig, build_all};
 
 /// Which ŝ' is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,10 +76,10 @@ pub struct Finding {
 pub struct Timing {
     /// The estimator's name.
     pub estimator: String,
-    /// Seconds for 10,000 scores. A clock reading: it differs from run to run.
+    /// Seconds for 10,000 scores. A timer reading: it differs from run to run.
     pub seconds_per_10k: f64,
     /// The dataset's largest leave-one-out score.
-    pub max_baseline: Option<f32>,
+    pub max_loo_score: Option<f32>,
     /// Share of rows beyond α times it, for α = 1, 5, 10.
     pub beyond: Option<[f64; 3]>,
 }
@@ -131,8 +131,9 @@ pub fn judge(
     let configs: Vec<UncertaintyConfig> =
         estimators.iter().map(|(_, c)| c.clone()).filter(UncertaintyConfig::is_built_once).collect();
     let data = &session.data.rows;
-    let (team, home) = (session.team.clone(), Some(session.home));
-    let source = Source { data, model: Some(&subject.model), team, seed: session.seed, home, baseline: true };
+    let (pool, home) = (session.pool.clone(), Some(session.home));
+    let source =
+        BuildContext { data, model: Some(&subject.model), pool, seed: session.seed, home, baseline: true };
     let built = build_all(&configs, &source)?;
     built.iter().filter_map(|estimator| estimator.remark()).for_each(|remark| session.note(remark));
     let mut built = built.into_iter();
@@ -157,10 +158,10 @@ pub fn judge(
         let steps: Vec<f64> = rows.age.iter().map(|&a| a as f64).collect();
         let mut columns = vec![("step".to_string(), steps)];
         for (name, scorer) in &scorers {
-            let clock = Clock::default();
+            let timer = PhaseTimer::default();
             let scores = scorer.score(&step, subject, session)?;
             if variant == Variant::Sampled {
-                let seconds = clock.elapsed() * 1e4 / rows.age.len().max(1) as f64;
+                let seconds = timer.elapsed() * 1e4 / rows.age.len().max(1) as f64;
                 study.timings.push(scorer.timing(name, seconds, &scores));
             }
             columns.push((name.clone(), scores.iter().map(|&u| f64::from(u)).collect()));
@@ -194,26 +195,26 @@ enum Scorer {
 }
 
 impl Scorer {
-    fn score(&self, step: &Step, subject: &Subject, session: &Session<'_>) -> Result<Array1<f32>> {
+    fn score(&self, step: &ModelStep, subject: &Subject, session: &Session<'_>) -> Result<Array1<f32>> {
         match self {
             Self::Plain(estimator) => estimator.score(step),
             Self::Bellman(estimator) => {
                 let forecast = step.forecast.as_ref().expect("a study's steps carry every member");
                 let mut rng = session.rng("calibrate/bellman", 0);
-                Ok(estimator.score(forecast, &subject.agent, session.team, &mut rng))
+                Ok(estimator.score(forecast, &subject.agent, session.pool, &mut rng))
             }
         }
     }
 
     fn timing(&self, name: &str, seconds_per_10k: f64, scores: &Array1<f32>) -> Timing {
-        let max_baseline = match self {
-            Self::Plain(estimator) => Some(estimator.max_baseline()),
+        let max_loo_score = match self {
+            Self::Plain(estimator) => Some(estimator.max_loo_score()),
             Self::Bellman(_) => None,
         };
         let share =
             |limit: f32| scores.iter().filter(|u| **u > limit).count() as f64 / scores.len().max(1) as f64;
-        let beyond = max_baseline.map(|max| [1.0, 5.0, 10.0].map(|alpha| share(alpha * max)));
-        Timing { estimator: name.to_string(), seconds_per_10k, max_baseline, beyond }
+        let beyond = max_loo_score.map(|max| [1.0, 5.0, 10.0].map(|alpha| share(alpha * max)));
+        Timing { estimator: name.to_string(), seconds_per_10k, max_loo_score, beyond }
     }
 }
 

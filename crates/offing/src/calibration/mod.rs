@@ -124,7 +124,7 @@ pub fn study(
             let start = session.starts(cfg.starts, &mut session.rng("calibrate/start", 0));
             let mut rng = session.rng("calibrate/rollout", 0);
             let imaginings =
-                imagine(&subject.model, &subject.agent.actor, session.team, start, cfg.length, &mut rng);
+                imagine(&subject.model, &subject.agent.actor, session.pool, start, cfg.length, &mut rng);
             let truth = Truth::of(&imaginings, oracle)?;
             (imaginings, truth)
         }

@@ -4,18 +4,18 @@ use ndarray::{Array1, Axis, concatenate};
 
 use crate::batch::Mat;
 use crate::data::Dataset;
-use crate::dynamics::{DynamicsModel, Ensemble, Forecast, Members, Oracle, Step};
+use crate::dynamics::{DynamicsModel, Ensemble, Members, ModelStep, Oracle, Prediction};
 use crate::error::Result;
-use crate::imagination::EXPLODED;
-use crate::nn::Team;
+use crate::nn::ThreadPool;
 use crate::rng::Rng;
+use crate::rollout::EXPLODED;
 use crate::sac::Actor;
 
-/// Imagined steps with where they come from.
+/// ModelBuffer steps with where they come from.
 #[derive(Clone, Debug)]
 pub struct Imaginings {
     /// All rows, rollout step after rollout step.
-    pub step: Step,
+    pub step: ModelStep,
     /// Which start each row descends from.
     pub trajectory: Vec<usize>,
     /// How many steps after the start it was made, from 0.
@@ -45,7 +45,7 @@ pub struct Truth {
 pub fn imagine(
     model: &Ensemble,
     policy: &Actor,
-    team: &Team,
+    pool: &ThreadPool,
     start: Mat,
     length: usize,
     rng: &mut Rng,
@@ -57,7 +57,7 @@ pub fn imagine(
     let (mut trajectory, mut age, mut after_end) = (Vec::new(), Vec::new(), Vec::new());
     let (total, mut rows) = (obs.nrows() * length, 0);
     for t in 0..length {
-        let act = policy.act_batch(team, &obs, rng);
+        let act = policy.act_batch(pool, &obs, rng);
         let step = model.step(&obs, &act, Members::All, rng);
         let sound = |i: &usize| {
             let row = step.batch.next_obs.row(*i);
@@ -124,25 +124,25 @@ pub fn held_out(data: &Dataset, model: &Ensemble, rows: usize, rng: &mut Rng) ->
 }
 
 /// The mean next states of the members that made the rows.
-pub(super) fn mean_next(step: &Step) -> Mat {
+pub(super) fn mean_next(step: &ModelStep) -> Mat {
     let width = step.batch.obs_dim();
     step.mean.slice(ndarray::s![.., ..width]).to_owned()
 }
 
-fn join(steps: &[Step]) -> Step {
-    let mats = |pick: fn(&Step) -> &Mat| {
+fn join(steps: &[ModelStep]) -> ModelStep {
+    let mats = |pick: fn(&ModelStep) -> &Mat| {
         let views: Vec<_> = steps.iter().map(|s| pick(s).view()).collect();
         concatenate(Axis(0), &views).expect("rows of one width")
     };
     let rew = concatenate(Axis(0), &steps.iter().map(|s| s.batch.rew.view()).collect::<Vec<_>>());
     let done: Array1<bool> = steps.iter().flat_map(|s| s.batch.done.iter().copied()).collect();
     let member = steps.iter().flat_map(|s| s.member.iter().copied()).collect();
-    let forecast = |pick: fn(&Forecast) -> &ndarray::Array3<f32>| {
+    let forecast = |pick: fn(&Prediction) -> &ndarray::Array3<f32>| {
         let views: Option<Vec<_>> =
             steps.iter().map(|s| s.forecast.as_ref().map(|f| pick(f).view())).collect();
         views.map(|v| concatenate(Axis(1), &v).expect("members of one number"))
     };
-    Step {
+    ModelStep {
         batch: crate::batch::Batch {
             obs: mats(|s| &s.batch.obs),
             act: mats(|s| &s.batch.act),
@@ -153,6 +153,6 @@ fn join(steps: &[Step]) -> Step {
         member,
         mean: mats(|s| &s.mean),
         std: mats(|s| &s.std),
-        forecast: forecast(|f| &f.mean).zip(forecast(|f| &f.std)).map(|(mean, std)| Forecast { mean, std }),
+        forecast: forecast(|f| &f.mean).zip(forecast(|f| &f.std)).map(|(mean, std)| Prediction { mean, std }),
     }
 }

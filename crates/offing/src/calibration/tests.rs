@@ -5,11 +5,11 @@ use crate::algo::Event;
 use crate::data::make::{Block, Follow, make};
 use crate::dynamics::{EnsembleConfig, TerminationConfig};
 use crate::env::point_mass::PointMass;
-use crate::env::{Env, Pool};
+use crate::env::{Env, EnvPool};
 use crate::home::Home;
-use crate::nn::Team;
+use crate::nn::ThreadPool;
 use crate::policy::Uniform;
-use crate::run::{Clock, Flow, RunDir};
+use crate::run::{ControlFlow, PhaseTimer, RunDir};
 
 fn new_env() -> Result<Box<dyn Env>> {
     Ok(Box::new(PointMass::new()))
@@ -54,28 +54,28 @@ fn config() -> StudyConfig {
 }
 
 fn run(simulated: bool) -> Study {
-    let pool = Pool::new(&new_env);
+    let envs = EnvPool::new(&new_env);
     let block = Block { rows: 2500, behaviour: &Follow(&Uniform) };
-    let all = make("point-mass", &pool, &[block], 0, &mut |_| ()).unwrap();
+    let all = make("point-mass", &envs, &[block], 0, &mut |_| ()).unwrap();
     let (data, held) = all.split(0.2, 0).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let (home, team) = (Home::new(dir.path().join("home")), Team::new(2));
+    let (home, pool) = (Home::new(dir.path().join("home")), ThreadPool::new(2));
     let mut run = RunDir::open_or_create(&dir.path().join("run"), "test").unwrap();
-    let mut watch = |_: Event<'_>| Flow::Continue;
+    let mut watch = |_: Event<'_>| ControlFlow::Continue(());
     let mut session = Session {
         data: &data,
         home: &home,
-        team: &team,
+        pool: &pool,
         seed: 0,
-        arena: None,
+        evaluator: None,
         run: &mut run,
         watch: &mut watch,
-        clock: Clock::default(),
+        timer: PhaseTimer::default(),
         scores: Default::default(),
     };
     let cfg = config();
     let subject = prepare(&cfg, &mut session).unwrap().unwrap();
-    let oracle = Oracle::new(Pool::new(&new_env)).unwrap();
+    let oracle = Oracle::new(EnvPool::new(&new_env)).unwrap();
     let names = ["sumo", "pairwise", "mixture-std", "bellman-std"];
     let estimators: Vec<_> =
         names.iter().map(|n| (n.to_string(), UncertaintyConfig::from_id(n).unwrap())).collect();

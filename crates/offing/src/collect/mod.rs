@@ -17,14 +17,14 @@ use serde_json::json;
 
 use crate::batch::Batch;
 use crate::data::scores::Reference;
-use crate::env::{Env, Pool};
+use crate::env::{Env, EnvPool};
 use crate::error::{Error, Result};
 use crate::eval::{Evaluation, evaluate};
-use crate::nn::{Team, Tensors};
+use crate::nn::{Tensors, ThreadPool};
 use crate::policy::{Policy, Uniform};
 use crate::replay::Replay;
 use crate::rng::Rng;
-use crate::run::{Flow, RunDir};
+use crate::run::{ControlFlow, RunDir};
 use crate::sac::{Losses, Mean, Sac, SacConfig};
 
 /// How to train a behaviour policy.
@@ -84,21 +84,21 @@ pub struct Progress {
 /// hundred steps.
 pub fn collect(
     cfg: &CollectConfig,
-    pool: &Pool,
+    envs: &EnvPool,
     reference: Option<Reference>,
     run: &mut RunDir,
-    team: &Team,
-    watch: &mut dyn FnMut(&Progress) -> Flow,
+    pool: &ThreadPool,
+    watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<bool> {
     cfg.check()?;
-    let spec = pool.with(|env| env.spec().clone())?;
-    let mut training = Training::new(cfg, spec.obs_dim, spec.act_dim, team)?;
+    let spec = envs.with(|env| env.spec().clone())?;
+    let mut training = Training::new(cfg, spec.obs_dim, spec.act_dim, pool)?;
     if let Some((step, state)) = run.resume()? {
         training.load(step, &state)?;
     } else {
-        training.evaluate(pool, reference, run)?;
+        training.evaluate(envs, reference, run)?;
     }
-    pool.with(|env| training.run(env, pool, reference, run, watch))?
+    envs.with(|env| training.run(env, envs, reference, run, watch))?
 }
 
 impl CollectConfig {
@@ -129,9 +129,9 @@ struct Training<'a> {
 }
 
 impl<'a> Training<'a> {
-    fn new(cfg: &'a CollectConfig, obs_dim: usize, act_dim: usize, team: &Team) -> Result<Self> {
+    fn new(cfg: &'a CollectConfig, obs_dim: usize, act_dim: usize, pool: &ThreadPool) -> Result<Self> {
         let sac = cfg.sac.over(cfg.steps);
-        let agent = Sac::new(&sac, obs_dim, act_dim, team, &mut Rng::stream(cfg.seed, "collect/init", 0))?;
+        let agent = Sac::new(&sac, obs_dim, act_dim, pool, &mut Rng::stream(cfg.seed, "collect/init", 0))?;
         let progress = Progress { step: 0, losses: Losses::default(), last_return: None, last_score: None };
         Ok(Self {
             cfg,
@@ -146,25 +146,25 @@ impl<'a> Training<'a> {
     fn run(
         &mut self,
         env: &mut dyn Env,
-        pool: &Pool,
+        envs: &EnvPool,
         reference: Option<Reference>,
         run: &mut RunDir,
-        watch: &mut dyn FnMut(&Progress) -> Flow,
+        watch: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
     ) -> Result<bool> {
-        let mut flow = Flow::Continue;
+        let mut flow = ControlFlow::Continue(());
         let mut kept = self.step;
         while self.step < self.cfg.steps {
-            self.episode(env, pool, reference, run, &mut |progress| {
-                if watch(progress) == Flow::Stop {
-                    flow = Flow::Stop;
+            self.episode(env, envs, reference, run, &mut |progress| {
+                if watch(progress) == ControlFlow::Break(()) {
+                    flow = ControlFlow::Break(());
                 }
             })?;
             let due = self.step / self.cfg.checkpoint_every > kept / self.cfg.checkpoint_every;
-            if due || flow == Flow::Stop || self.step >= self.cfg.steps {
+            if due || flow == ControlFlow::Break(()) || self.step >= self.cfg.steps {
                 run.checkpoint(self.step, &self.save())?;
                 kept = self.step;
             }
-            if flow == Flow::Stop {
+            if flow == ControlFlow::Break(()) {
                 return Ok(self.step >= self.cfg.steps);
             }
         }
@@ -175,7 +175,7 @@ impl<'a> Training<'a> {
     fn episode(
         &mut self,
         env: &mut dyn Env,
-        pool: &Pool,
+        envs: &EnvPool,
         reference: Option<Reference>,
         run: &mut RunDir,
         watch: &mut dyn FnMut(&Progress),
@@ -208,7 +208,7 @@ impl<'a> Training<'a> {
             }
             self.progress.step = self.step;
             if self.step.is_multiple_of(self.cfg.evaluate_every) {
-                self.evaluate(pool, reference, run)?;
+                self.evaluate(envs, reference, run)?;
             }
             if self.step.is_multiple_of(100) {
                 watch(&self.progress);
@@ -221,10 +221,10 @@ impl<'a> Training<'a> {
     }
 
     /// Scores the policy, keeps a snapshot of it and records both.
-    fn evaluate(&mut self, pool: &Pool, reference: Option<Reference>, run: &mut RunDir) -> Result<()> {
+    fn evaluate(&mut self, envs: &EnvPool, reference: Option<Reference>, run: &mut RunDir) -> Result<()> {
         let seed = Rng::stream(self.cfg.seed, "collect/evaluate", self.step).bits();
-        let mean = evaluate(pool, &Mean(&self.agent.actor), self.cfg.episodes, seed)?;
-        let sampled = evaluate(pool, &self.agent.actor, self.cfg.episodes, seed)?;
+        let mean = evaluate(envs, &Mean(&self.agent.actor), self.cfg.episodes, seed)?;
+        let sampled = evaluate(envs, &self.agent.actor, self.cfg.episodes, seed)?;
         let score = |e: &Evaluation| reference.map(|r| e.score(&r));
         let losses = self.progress.losses;
         run.write(&snapshot(self.step), &self.agent.actor.to_policy().to_bytes()?)?;

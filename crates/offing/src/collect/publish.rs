@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::snapshot;
 use crate::data::policy_set::medium_mark;
 use crate::data::scores::Reference;
-use crate::env::Pool;
+use crate::env::EnvPool;
 use crate::error::{Error, Result};
 use crate::eval::evaluate;
 use crate::home::write_atomic;
@@ -41,7 +41,13 @@ pub struct Chosen {
 
 /// Writes `<body>-<number>.safetensors` and their index into `out`: the untrained policy and even steps on the way to
 /// the first snapshot that reaches D4RL's mark for `medium`, that one, and the best of the run.
-pub fn publish(run: &Path, body: &str, pool: &Pool, reference: Reference, out: &Path) -> Result<Vec<Chosen>> {
+pub fn publish(
+    run: &Path,
+    body: &str,
+    envs: &EnvPool,
+    reference: Reference,
+    out: &Path,
+) -> Result<Vec<Chosen>> {
     let records = read_metrics(&run.join(METRICS))?;
     let scored: Vec<(u64, f64)> = records
         .iter()
@@ -49,7 +55,7 @@ pub fn publish(run: &Path, body: &str, pool: &Pool, reference: Reference, out: &
         .collect();
     let again = |step: u64| -> Result<(f64, f64)> {
         let policy = TanhGaussian::load(&run.join(snapshot(step)))?;
-        let mean = evaluate(pool, &policy, EPISODES, step)?.mean();
+        let mean = evaluate(envs, &policy, EPISODES, step)?.mean();
         Ok((mean, reference.normalise(mean)))
     };
     let mark = medium_mark(body);

@@ -16,12 +16,14 @@ fn config(steps: u64) -> CollectConfig {
     }
 }
 
-fn train(cfg: &CollectConfig, dir: &std::path::Path, team: &Team, stop_at: u64) -> bool {
+fn train(cfg: &CollectConfig, dir: &std::path::Path, pool: &ThreadPool, stop_at: u64) -> bool {
     let make = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::default())) };
-    let pool = Pool::new(&make);
+    let envs = EnvPool::new(&make);
     let mut run = RunDir::open_or_create(dir, "test").unwrap();
-    let watch = &mut |p: &Progress| if p.step >= stop_at { Flow::Stop } else { Flow::Continue };
-    collect(cfg, &pool, None, &mut run, team, watch).unwrap()
+    let watch = &mut |p: &Progress| {
+        if p.step >= stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    collect(cfg, &envs, None, &mut run, pool, watch).unwrap()
 }
 
 fn files(dir: &std::path::Path) -> Vec<(String, Vec<u8>)> {
@@ -40,11 +42,11 @@ fn files(dir: &std::path::Path) -> Vec<(String, Vec<u8>)> {
 fn a_stopped_and_resumed_training_equals_an_uninterrupted_one_on_any_number_of_threads() {
     let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let cfg = config(700);
-    assert!(train(&cfg, whole.path(), &Team::new(1), u64::MAX));
+    assert!(train(&cfg, whole.path(), &ThreadPool::new(1), u64::MAX));
     for stop_at in [100, 300, 500] {
-        assert!(!train(&cfg, parts.path(), &Team::new(2), stop_at));
+        assert!(!train(&cfg, parts.path(), &ThreadPool::new(2), stop_at));
     }
-    assert!(train(&cfg, parts.path(), &Team::new(2), u64::MAX));
+    assert!(train(&cfg, parts.path(), &ThreadPool::new(2), u64::MAX));
     let newest = |files: Vec<(String, Vec<u8>)>| -> Vec<_> {
         files
             .into_iter()
@@ -61,10 +63,10 @@ fn a_stopped_and_resumed_training_equals_an_uninterrupted_one_on_any_number_of_t
 #[test]
 fn a_run_made_longer_equals_one_that_was_long_from_the_start() {
     let (long, longer) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    train(&config(500), long.path(), &Team::new(1), u64::MAX);
+    train(&config(500), long.path(), &ThreadPool::new(1), u64::MAX);
     // Stopped between episodes, as a run is by hand, and then asked for more.
-    assert!(!train(&config(300), longer.path(), &Team::new(1), 100));
-    assert!(train(&config(500), longer.path(), &Team::new(1), u64::MAX));
+    assert!(!train(&config(300), longer.path(), &ThreadPool::new(1), 100));
+    assert!(train(&config(500), longer.path(), &ThreadPool::new(1), u64::MAX));
     let policy = |dir: &std::path::Path| std::fs::read(dir.join("snapshots/000000400.safetensors")).unwrap();
     assert!(policy(long.path()) == policy(longer.path()));
 }
@@ -73,7 +75,7 @@ fn a_run_made_longer_equals_one_that_was_long_from_the_start() {
 fn soft_actor_critic_learns_to_reach_the_middle() {
     let dir = tempfile::tempdir().unwrap();
     let cfg = CollectConfig { episodes: 10, evaluate_every: 1500, ..config(3000) };
-    train(&cfg, dir.path(), &Team::new(2), u64::MAX);
+    train(&cfg, dir.path(), &ThreadPool::new(2), u64::MAX);
     let records = crate::run::read_metrics(&dir.path().join(crate::run::METRICS)).unwrap();
     let returns: Vec<f64> = records.iter().map(|r| r["return"].as_f64().unwrap()).collect();
     assert!(returns[2] > returns[0] + 0.5 * returns[0].abs(), "{returns:?}");

@@ -12,7 +12,7 @@ use super::hdf5::{Hdf5, show_shape, some_names};
 use super::hdf5_write::{Values, Writer};
 use super::options::ReadOptions;
 use super::transitions::{Columns, Keys, assemble};
-use super::unused::{self, Absent};
+use super::unknown_columns::{self, Absent};
 use crate::batch::Mat;
 use crate::error::{Error, Result};
 use crate::home::replace_atomic;
@@ -93,17 +93,17 @@ pub(super) fn read(file: &Hdf5, path: &Path, options: &ReadOptions) -> Result<Da
 
 /// A note of keys that were not used, if there are any; these two may be there under a misspelt name.
 pub(super) fn unused_note(ignored: &[String], next_obs: Option<&str>, timeout: Option<&str>) -> Vec<String> {
-    let next = Absent { name: NEXT_OBS[0], known: NEXT_OBS, also: unused::NEXT_ALSO, parts: &[] };
+    let next = Absent { name: NEXT_OBS[0], known: NEXT_OBS, also: unknown_columns::NEXT_ALSO, parts: &[] };
     let limit = Absent {
         name: TIMEOUT[0],
         known: TIMEOUT,
-        also: unused::TIMEOUT_ALSO,
+        also: unknown_columns::TIMEOUT_ALSO,
         parts: &["timeout", "truncated"],
     };
     let roles = [(next_obs, next), (timeout, limit)];
     let absent: Vec<Absent> =
         roles.into_iter().filter(|(found, _)| found.is_none()).map(|(_, role)| role).collect();
-    unused::note(ignored, &absent).into_iter().collect()
+    unknown_columns::note(ignored, &absent).into_iter().collect()
 }
 
 /// Writes `data` as a D4RL file: the keys and types D4RL has (f32 columns, h5py booleans, states as f64), with

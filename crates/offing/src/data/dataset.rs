@@ -29,7 +29,7 @@ pub struct Dataset {
     /// Simulator states at `obs`, when the file has them.
     pub sim: Option<SimColumns>,
     /// How the transitions were obtained from the file: the choice made and the rows it cost.
-    pub reading: Reading,
+    pub reading: ReadReport,
     /// What the file says about itself: D4RL's `metadata/*` texts and numbers, Minari's `metadata.json`.
     pub meta: BTreeMap<String, String>,
 }
@@ -62,7 +62,7 @@ pub struct SimColumns {
 
 /// Where next observations came from and what had to be left out. Logged with every load.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Reading {
+pub struct ReadReport {
     /// Rows in the file.
     pub rows_in_file: usize,
     /// Transitions kept.
@@ -119,7 +119,7 @@ impl Format {
 impl Dataset {
     /// About `rows` transitions: whole episodes, drawn without replacement, in their old order; the last one drawn is
     /// cut. All of them when there are no more.
-    pub fn thinned(&self, rows: usize, seed: u64) -> Self {
+    pub fn subsampled(&self, rows: usize, seed: u64) -> Self {
         if rows >= self.rows.len() {
             return self.clone();
         }
@@ -244,20 +244,20 @@ impl Dataset {
 mod tests {
     use super::*;
     use crate::data::make::{Block, Follow, make};
-    use crate::env::{Env, Pool, point_mass::PointMass};
+    use crate::env::{Env, EnvPool, point_mass::PointMass};
 
     fn data() -> Dataset {
         let new = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::new())) };
         let block = Block { rows: 1000, behaviour: &Follow(&crate::policy::Uniform) };
-        make("point-mass", &Pool::new(&new), &[block], 0, &mut |_| ()).unwrap()
+        make("point-mass", &EnvPool::new(&new), &[block], 0, &mut |_| ()).unwrap()
     }
 
     #[test]
     fn thinning_and_splitting_keep_episodes_whole_and_rows_apart() {
         let all = data();
-        let thin = all.thinned(300, 0);
+        let thin = all.subsampled(300, 0);
         assert_eq!((thin.rows.len(), thin.episodes.last().unwrap().end), (300, 300));
-        assert_eq!(all.thinned(5000, 0).rows, all.rows);
+        assert_eq!(all.subsampled(5000, 0).rows, all.rows);
         let (rest, held) = all.split(0.2, 0).unwrap();
         assert_eq!(rest.episodes.len() + held.episodes.len(), all.episodes.len());
         assert_eq!(rest.rows.len() + held.rows.len(), all.rows.len());

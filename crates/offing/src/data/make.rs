@@ -6,9 +6,9 @@
 use ndarray::{Array1, Array2};
 use rayon::prelude::*;
 
-use super::{Dataset, Format, Reading, SimColumns};
+use super::{Dataset, Format, ReadReport, SimColumns};
 use crate::batch::Batch;
-use crate::env::{Env, Pool, SimState, Spec};
+use crate::env::{Env, EnvPool, SimState, Spec};
 use crate::error::{Error, Result};
 use crate::policy::Policy;
 use crate::rng::Rng;
@@ -65,12 +65,12 @@ const MOST_ROWS: usize = 100_000_000;
 /// Plays the blocks and joins them to one dataset called `name`. `progress` is told the rows made so far.
 pub fn make(
     name: &str,
-    pool: &Pool,
+    envs: &EnvPool,
     blocks: &[Block],
     seed: u64,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Dataset> {
-    let spec = pool.with(|env| env.spec().clone())?;
+    let spec = envs.with(|env| env.spec().clone())?;
     let total: usize = blocks.iter().map(|b| b.rows).sum();
     if total == 0 {
         return Err(Error::Invalid(format!("{name}: wanted at least one row, found --rows 0")));
@@ -92,7 +92,7 @@ pub fn make(
             let count = episodes_left.min(WAVE) as u64;
             let wave: Vec<Columns> = (next..next + count)
                 .into_par_iter()
-                .map(|e| pool.with(|env| play(env, block.behaviour, &mut Rng::stream(seed, &stream, e)))?)
+                .map(|e| envs.with(|env| play(env, block.behaviour, &mut Rng::stream(seed, &stream, e)))?)
                 .collect::<Result<_>>()?;
             next += count;
             if wave.iter().all(|episode| episode.len() == 0) {
@@ -219,11 +219,11 @@ impl Columns {
                 "{name}: the simulator gave a non-finite observation at row {row}; check the policy that acted"
             )));
         }
-        let reading = Reading {
+        let reading = ReadReport {
             rows_in_file: n,
             rows_kept: n,
             next_obs: "recorded by the simulator".into(),
-            ..Reading::default()
+            ..ReadReport::default()
         };
         Ok(Dataset {
             name: name.into(),
@@ -256,7 +256,7 @@ mod tests {
             let make_env = || Ok(Box::new(PointMass::new()) as Box<dyn Env>);
             let behaviour = Follow(&Uniform);
             let blocks = rows.map(|rows| Block { rows, behaviour: &behaviour });
-            make("point-mass-random", &Pool::new(&make_env), &blocks, seed, &mut |_| ()).unwrap()
+            make("point-mass-random", &EnvPool::new(&make_env), &blocks, seed, &mut |_| ()).unwrap()
         })
     }
 

@@ -14,7 +14,7 @@ use super::dataset::{Dataset, Format, SimColumns};
 use super::hdf5::{bad_flag, escaped, some_names};
 use super::options::{ColumnMap, ReadOptions};
 use super::transitions::{Columns, Keys, assemble};
-use super::unused::{self, Absent, split_number};
+use super::unknown_columns::{self, Absent, split_number};
 use crate::error::{Error, Result};
 
 /// The entries of one column.
@@ -209,7 +209,7 @@ impl Layout {
         let ignored: Vec<String> = all.iter().filter(|n| !used.contains(n)).cloned().collect();
         // A map leaves columns out on purpose: then there is nothing to guess.
         let absent = if options.columns.is_some() { Vec::new() } else { absent(&map) };
-        notes.extend(unused::note(&ignored, &absent));
+        notes.extend(unknown_columns::note(&ignored, &absent));
         let columns = Columns {
             obs: matrix(path, &map.obs, &cells)?,
             act: matrix(path, &map.act, &cells)?,
@@ -346,20 +346,20 @@ fn guess(path: &Path, names: &[String]) -> Result<ColumnMap> {
 
 /// What a file with these columns has not, and what a column that nothing reads may therefore be a misspelling of.
 fn absent(map: &ColumnMap) -> Vec<Absent> {
-    let next = Absent { name: "next_obs_0", known: NEXT, also: unused::NEXT_ALSO, parts: &[] };
+    let next = Absent { name: "next_obs_0", known: NEXT, also: unknown_columns::NEXT_ALSO, parts: &[] };
     let done = Absent {
         name: "done",
         known: DONE,
-        also: unused::DONE_ALSO,
+        also: unknown_columns::DONE_ALSO,
         parts: &["done", "terminal", "terminated"],
     };
     let timeout = Absent {
         name: "timeout",
         known: TIMEOUT,
-        also: unused::TIMEOUT_ALSO,
+        also: unknown_columns::TIMEOUT_ALSO,
         parts: &["timeout", "truncated", "truncation"],
     };
-    let episode = Absent { name: "episode", known: EPISODE, also: unused::EPISODE_ALSO, parts: &[] };
+    let episode = Absent { name: "episode", known: EPISODE, also: unknown_columns::EPISODE_ALSO, parts: &[] };
     let roles = [
         (map.next_obs.is_none(), next),
         (map.done.is_none(), done),

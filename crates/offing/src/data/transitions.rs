@@ -14,10 +14,10 @@ use std::path::Path;
 use ndarray::{Array1, ArrayView1};
 
 use super::checks::{check_finite, check_lengths};
-use super::dataset::{Dataset, Ends, Format, Reading, SimColumns};
+use super::dataset::{Dataset, Ends, Format, ReadReport, SimColumns};
 use super::hdf5::escaped;
-use super::jumps::StepScale;
 use super::options::{ReadOptions, TerminalNext};
+use super::reset_detection::StepScale;
 use super::tasks;
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
@@ -95,7 +95,7 @@ pub(super) fn assemble(
         ));
     }
     let whole = kept.len() == rows_in_file;
-    let reading = Reading {
+    let reading = ReadReport {
         rows_in_file,
         rows_kept: kept.len(),
         next_obs: how,

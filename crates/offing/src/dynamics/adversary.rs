@@ -12,7 +12,7 @@ use super::head::Bounds;
 use super::part::{self, Part};
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::nn::{AdamConfig, AdamStep, Keep, Scalar, Stack, Tensors, TrainStep};
+use crate::nn::{AdamConfig, AdamStep, Keep, MlpEnsemble, Scalar, Tensors, TrainStep};
 
 /// The knobs of the adversary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,7 +68,7 @@ pub struct AdversaryLosses {
 pub struct Adversary {
     cfg: AdversaryConfig,
     /// The moments of all weights. The weights themselves are the model's, lent for the length of a step.
-    moments: Stack,
+    moments: MlpEnsemble,
     bounds: Bounds,
     steps: u64,
     adam: AdamConfig,
@@ -82,7 +82,7 @@ impl Ensemble {
     pub fn adversary(&self, cfg: &AdversaryConfig) -> Result<Adversary> {
         let shape = self.stack.shape();
         cfg.check(shape.layers())?;
-        let moments = Stack::zeros(shape.clone(), self.members(), Keep::Moments).without_weights();
+        let moments = MlpEnsemble::zeros(shape.clone(), self.members(), Keep::Moments).without_weights();
         let bounds = Bounds::new(self.obs_dim() + 1, 0.0, 0.0);
         let (real, imagined) = (Vec::new(), Vec::new());
         Ok(Adversary {
@@ -138,8 +138,8 @@ impl Adversary {
         if !adversarial.is_finite() {
             return Err(self.not_finite("the mean of advantage · log-likelihood", adversarial));
         }
-        let (team, scaler) = (&model.team, &model.scaler);
-        part::cut(&mut self.real, self.moments.shape(), real.len(), team);
+        let (pool, scaler) = (&model.pool, &model.scaler);
+        part::cut(&mut self.real, self.moments.shape(), real.len(), pool);
         let (rows, width) = (imagined.len(), model.obs_dim() + 1);
         let scale = 1.0 / (real.len() * width) as f32;
         let adam = AdamStep::new(&self.adam, self.cfg.lr, self.steps);
@@ -147,7 +147,7 @@ impl Adversary {
         let mut nll = 0.0;
         for member in 0..model.members() {
             let net = self.moments.net(member);
-            team.for_each_mut(&mut self.real, |_, part| {
+            pool.for_each_mut(&mut self.real, |_, part| {
                 let first = part.rows.start;
                 part.set_bounds(&self.bounds);
                 part.load(scaler, real, |i| first + i);
@@ -157,7 +157,7 @@ impl Adversary {
             let elite = model.elites().iter().position(|&e| e == member).filter(|_| !weights.is_empty());
             if let Some(e) = elite {
                 let weights = &weights[e * rows..][..rows];
-                team.for_each_mut(&mut self.imagined[e], |_, part| {
+                pool.for_each_mut(&mut self.imagined[e], |_, part| {
                     let first = part.rows.start;
                     // ln p = −½ Σ_d ((μ − y)² e^−lv + lv) + constant.
                     part.backward(net, |i| (-0.5 * weights[first + i]) as f32);
@@ -174,7 +174,7 @@ impl Adversary {
             parts.iter().for_each(|part| part.add_bound_gradients(&mut dmax, &mut dmin));
             let step = TrainStep { adam, decay: &self.cfg.decay, tau: None };
             let source = |_: usize, l: usize, part: usize| parts[part].source(l);
-            self.moments.train(team, member..member + 1, parts.len(), source, &step);
+            self.moments.train(pool, member..member + 1, parts.len(), source, &step);
         }
         let (weight, lr, t) = (f64::from(self.cfg.bound_weight), self.cfg.lr, self.steps);
         for i in 0..width {
@@ -201,7 +201,7 @@ impl Adversary {
         let mut log_density = vec![0.0f64; elites.len() * rows];
         for (e, (parts, out)) in self.imagined.iter_mut().zip(log_density.chunks_exact_mut(rows)).enumerate()
         {
-            part::cut(parts, self.moments.shape(), rows, &model.team);
+            part::cut(parts, self.moments.shape(), rows, &model.pool);
             let net = self.moments.net(elites[e]);
             let mut rest = out;
             let mut tasks = Vec::with_capacity(parts.len());
@@ -210,7 +210,7 @@ impl Adversary {
                 rest = others;
                 tasks.push((part, mine));
             }
-            model.team.for_each_mut(&mut tasks, |_, (part, losses)| {
+            model.pool.for_each_mut(&mut tasks, |_, (part, losses)| {
                 let first = part.rows.start;
                 part.set_bounds(&self.bounds);
                 part.load(&model.scaler, imagined, |i| first + i);

@@ -1,7 +1,7 @@
 //! The adversary against finite differences of its loss, written out independently, and that it resumes.
 
 use super::*;
-use crate::nn::{Team, Tensors};
+use crate::nn::{Tensors, ThreadPool};
 
 fn rows(n: usize, seed: u64) -> Batch {
     let mut rng = Rng::stream(seed, "rows", 0);
@@ -21,7 +21,7 @@ fn model(threads: usize) -> Ensemble {
         max_epochs: Some(2),
         ..EnsembleConfig::default()
     };
-    Ensemble::fit(&cfg, &rows(400, 1), 3, &Team::new(threads), |_, _| Ok(())).unwrap()
+    Ensemble::fit(&cfg, &rows(400, 1), 3, &ThreadPool::new(threads), |_, _| Ok(())).unwrap()
 }
 
 fn config() -> AdversaryConfig {
@@ -32,7 +32,7 @@ const LAMBDA: f64 = 0.8;
 
 /// Σ_m mean ((μ − y)²/σ² + ln σ²) + decay + bounds + λ mean (A ln (1/E) Σ_e N_e), from forecasts alone.
 fn loss(saved: &Tensors, imagined: &Batch, advantage: &[f32], real: &Batch) -> f64 {
-    let model = Ensemble::load(saved, &Team::new(1)).unwrap();
+    let model = Ensemble::load(saved, &ThreadPool::new(1)).unwrap();
     // Per member and row: Σ_d of error²/σ² + ln σ².
     let terms = |batch: &Batch| {
         let forecast = model.forecast(&batch.obs, &batch.act);
@@ -143,7 +143,7 @@ fn steps_do_what_the_sign_of_the_advantage_asks_for_and_resume_bit_for_bit_on_an
             if stop == Some(step) {
                 let (kept, moments) =
                     (model.save().to_bytes().unwrap(), adversary.save().to_bytes().unwrap());
-                model = Ensemble::load(&Tensors::from_bytes(&kept).unwrap(), &Team::new(2)).unwrap();
+                model = Ensemble::load(&Tensors::from_bytes(&kept).unwrap(), &ThreadPool::new(2)).unwrap();
                 adversary = model.adversary(&config()).unwrap();
                 adversary.load(&Tensors::from_bytes(&moments).unwrap()).unwrap();
             }

@@ -20,7 +20,7 @@ use crate::batch::Batch;
 use crate::checksum::{Checksum, of_bytes};
 use crate::error::{Error, Result};
 use crate::home::{Home, write_atomic};
-use crate::nn::{Team, Tensors};
+use crate::nn::{Tensors, ThreadPool};
 
 /// Counts changes of the training code or of the files that make older models no longer what a fit would
 /// give.
@@ -87,16 +87,16 @@ struct Report {
 pub fn cached(
     home: &Home,
     fit: Fit<'_>,
-    team: &Team,
+    pool: &ThreadPool,
     progress: &mut dyn FnMut(FitEvent<'_>) -> Result<()>,
 ) -> Result<Cached> {
-    cached_every(home, fit, team, CHECKPOINT_EVERY, progress)
+    cached_every(home, fit, pool, CHECKPOINT_EVERY, progress)
 }
 
 fn cached_every(
     home: &Home,
     fit: Fit<'_>,
-    team: &Team,
+    pool: &ThreadPool,
     every: u64,
     progress: &mut dyn FnMut(FitEvent<'_>) -> Result<()>,
 ) -> Result<Cached> {
@@ -110,14 +110,14 @@ fn cached_every(
     })?;
     let dir = home.dir("models")?.join(&key);
     let mut found = None;
-    match find(&dir, team) {
+    match find(&dir, pool) {
         Ok(kept) => found = kept,
         Err(error) => progress(FitEvent::Note(format!("{error}; fitting it again")))?,
     }
     let found = match found {
         Some(found) => found,
         None => {
-            let mut trainer = Trainer::new(fit.config, fit.rows, fit.seed, team)?;
+            let mut trainer = Trainer::new(fit.config, fit.rows, fit.seed, pool)?;
             train(&mut trainer, &dir, every, progress)?;
             keep(trainer, &fit, &dir)?
         }
@@ -160,7 +160,7 @@ fn trainer_file(dir: &Path) -> PathBuf {
 }
 
 /// The finished model in `dir`, none when there is none yet, an error when it is damaged.
-fn find(dir: &Path, team: &Team) -> Result<Option<Cached>> {
+fn find(dir: &Path, pool: &ThreadPool) -> Result<Option<Cached>> {
     let path = report_file(dir);
     if !path.exists() {
         return Ok(None);
@@ -174,7 +174,7 @@ fn find(dir: &Path, team: &Team) -> Result<Option<Cached>> {
         return Err(Error::file(&path, "wanted the model its report describes, found other content"));
     }
     let model = Tensors::from_bytes(&bytes)
-        .and_then(|tensors| Ensemble::load(&tensors, team))
+        .and_then(|tensors| Ensemble::load(&tensors, pool))
         .map_err(|e| Error::file(&path, e.to_string()))?;
     let Report { epochs, updates, fit, .. } = report;
     Ok(Some(Cached { model, report: fit, epochs, updates, fresh: false, dir: dir.to_path_buf() }))
@@ -289,7 +289,7 @@ mod tests {
     /// Calls with a checkpoint every 7 steps; returns what was said, too.
     fn call(home: &Home, fit: Fit<'_>, stop_at: Option<u64>) -> (Result<Cached>, Vec<String>) {
         let mut said = Vec::new();
-        let result = cached_every(home, fit, &Team::new(1), 7, &mut |event| {
+        let result = cached_every(home, fit, &ThreadPool::new(1), 7, &mut |event| {
             match event {
                 FitEvent::Note(line) => said.push(line),
                 FitEvent::Step(now) if Some(now.updates) == stop_at => {

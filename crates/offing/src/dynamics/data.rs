@@ -2,7 +2,7 @@
 
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::nn::{Panels, Tensors};
+use crate::nn::{PackedMatrix, Tensors};
 use crate::rng::Rng;
 
 /// Input standardisation: (x − mean) / std for each column of (s, a).
@@ -44,7 +44,7 @@ impl Scaler {
 
     /// Writes standardised (s, a) into row `to` of `x`.
     #[inline]
-    pub(super) fn load(&self, obs: &[f32], act: &[f32], x: &mut Panels, to: usize) {
+    pub(super) fn load(&self, obs: &[f32], act: &[f32], x: &mut PackedMatrix, to: usize) {
         for (col, &v) in obs.iter().chain(act).enumerate() {
             let at = x.at(to, col);
             x.data_mut()[at] = (v - self.mean[col]) * self.inverse[col];
@@ -135,7 +135,7 @@ mod tests {
         let rows = rows(500);
         let (scaler, constant) = Scaler::fit(&rows, &(0..500).collect::<Vec<_>>());
         assert_eq!(constant, [1]);
-        let mut x = Panels::new(1, 5);
+        let mut x = PackedMatrix::new(1, 5);
         scaler.load(&[3.0, 7.5, 3.0], &[0.0, 0.0], &mut x, 0);
         assert!(x.data()[1] == 0.0 && x.data()[..5].iter().all(|v| v.abs() < 0.2), "{:?}", &x.data()[..5]);
     }

@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use offing::dynamics::{DynamicsModel, Ensemble, EnsembleConfig, Members};
-//! use offing::nn::Team;
+//! use offing::nn::ThreadPool;
 //! use offing::{Batch, Mat, Rng};
 //! // A world in which the state moves by the action and the reward is the state.
 //! let mut rng = Rng::stream(0, "world", 0);
@@ -10,7 +10,7 @@
 //! let act = Mat::from_shape_fn((8000, 1), |_| rng.normal() as f32);
 //! let rows = Batch { next_obs: &obs + &act, rew: obs.column(0).to_owned(), done: vec![false; 8000].into(), obs, act };
 //! let cfg = EnsembleConfig { hidden: vec![32; 4], max_epochs: Some(30), ..EnsembleConfig::default() };
-//! let model = Ensemble::fit(&cfg, &rows, 0, &Team::new(2), |_, _| Ok(())).unwrap();
+//! let model = Ensemble::fit(&cfg, &rows, 0, &ThreadPool::new(2), |_, _| Ok(())).unwrap();
 //! let step = model.step(&rows.obs, &rows.act, Members::One, &mut rng);
 //! let error = (&step.batch.next_obs - &rows.next_obs).mapv(f32::abs).mean().unwrap();
 //! assert!(error < 0.3, "{error}");
@@ -23,10 +23,13 @@ use super::data::Scaler;
 use super::head::{Bounds, Head};
 use super::termination::Termination;
 use super::trainer::{Progress, Trainer};
-use super::{DynamicsModel, Forecast, Members, Step};
+use super::{DynamicsModel, Members, ModelStep, Prediction};
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
-use crate::nn::{Activation, Keep, Noise, Panels, Pool, Scalar, Shape, Stack, Team, Tensors, Trace, Weights};
+use crate::nn::{
+    Activation, Activations, Keep, MlpEnsemble, Noise, PackedMatrix, Scalar, ScratchPool, Shape, Tensors,
+    ThreadPool, Weights,
+};
 use crate::rng::Rng;
 
 /// Rows a thread takes at once: their activations fit the second-level cache.
@@ -35,13 +38,13 @@ const CHUNK: usize = 120;
 /// A trained ensemble of Gaussian networks over (s' − s, r).
 #[derive(Clone, Debug)]
 pub struct Ensemble {
-    pub(super) stack: Stack,
+    pub(super) stack: MlpEnsemble,
     pub(super) scaler: Scaler,
     pub(super) bounds: Bounds,
     elites: Vec<usize>,
     holdout: Vec<f64>,
-    pub(super) team: Team,
-    scratch: Pool<Scratch>,
+    pub(super) pool: ThreadPool,
+    scratch: ScratchPool<Scratch>,
     /// When an imagined episode ends.
     pub termination: Termination,
     /// Steps take the mean instead of a sample.
@@ -50,8 +53,8 @@ pub struct Ensemble {
 
 #[derive(Debug)]
 struct Scratch {
-    x: Panels,
-    trace: Trace,
+    x: PackedMatrix,
+    trace: Activations,
     head: Head,
 }
 
@@ -62,10 +65,10 @@ impl Ensemble {
         cfg: &EnsembleConfig,
         rows: &Batch,
         seed: u64,
-        team: &Team,
+        pool: &ThreadPool,
         mut progress: impl FnMut(&Progress, &Trainer<'_>) -> Result<()>,
     ) -> Result<Self> {
-        let mut trainer = Trainer::new(cfg, rows, seed, team)?;
+        let mut trainer = Trainer::new(cfg, rows, seed, pool)?;
         loop {
             let now = trainer.step()?;
             progress(&now, &trainer)?;
@@ -76,12 +79,12 @@ impl Ensemble {
     }
 
     pub(super) fn assemble(
-        stack: Stack,
+        stack: MlpEnsemble,
         scaler: Scaler,
         bounds: Bounds,
         elites: Vec<usize>,
         holdout: Vec<f64>,
-        team: &Team,
+        pool: &ThreadPool,
     ) -> Self {
         Self {
             stack,
@@ -89,8 +92,8 @@ impl Ensemble {
             bounds,
             elites,
             holdout,
-            team: team.clone(),
-            scratch: Pool::default(),
+            pool: pool.clone(),
+            scratch: ScratchPool::default(),
             termination: Termination::Never,
             deterministic: false,
         }
@@ -99,7 +102,7 @@ impl Ensemble {
     /// Takes new bounds. Scratch space has the old ones in it, so it is made anew.
     pub(super) fn set_bounds(&mut self, bounds: Bounds) {
         self.bounds = bounds;
-        self.scratch = Pool::default();
+        self.scratch = ScratchPool::default();
     }
 
     /// The same model with a termination function.
@@ -109,7 +112,7 @@ impl Ensemble {
     }
 
     /// The same model with steps made by these members alone; forecasts are still everyone's.
-    pub fn led_by(mut self, elites: Vec<usize>) -> Self {
+    pub fn with_members(mut self, elites: Vec<usize>) -> Self {
         assert!(!elites.is_empty() && elites.iter().all(|&e| e < self.members()), "members of this model");
         self.elites = elites;
         self
@@ -162,7 +165,7 @@ impl Ensemble {
 
     /// Takes back weights and bounds that [`Ensemble::save`] gave for this model; its termination function stays.
     pub fn restore(&mut self, from: &Tensors) -> Result<()> {
-        let saved = Self::load(from, &self.team)?;
+        let saved = Self::load(from, &self.pool)?;
         if saved.stack.shape() != self.stack.shape() || saved.members() != self.members() {
             return Err(Error::Invalid(
                 "a model: wanted one of the size in use, found another; the checkpoint belongs to another configuration"
@@ -174,7 +177,7 @@ impl Ensemble {
     }
 
     /// Reads what [`Ensemble::save`] wrote.
-    pub fn load(from: &Tensors, team: &Team) -> Result<Self> {
+    pub fn load(from: &Tensors, pool: &ThreadPool) -> Result<Self> {
         let size = |name: &str, axis: usize| {
             let size = from.shape(name).and_then(|s| s.get(axis).copied()).filter(|&n| n > 0);
             size.ok_or_else(|| Error::Invalid(format!("tensor `{name}` is missing; the file is not a model")))
@@ -194,7 +197,8 @@ impl Ensemble {
             )));
         }
         let activation = if from.u64("silu", 1)?[0] != 0 { Activation::Silu } else { Activation::Relu };
-        let mut stack = Stack::zeros(Shape::new(inputs, hidden, outputs, activation), members, Keep::Weights);
+        let mut stack =
+            MlpEnsemble::zeros(Shape::new(inputs, hidden, outputs, activation), members, Keep::Weights);
         stack.load("model", from)?;
         if let Some((member, l)) = stack.not_finite() {
             return Err(Error::Invalid(format!(
@@ -211,7 +215,7 @@ impl Ensemble {
             return Err(Error::Invalid(format!("a model: wanted elites below {members}, found {elites:?}")));
         }
         let scaler = Scaler::load_from(from, inputs)?;
-        Ok(Self::assemble(stack, scaler, bounds, elites, from.f64("holdout", members)?, team))
+        Ok(Self::assemble(stack, scaler, bounds, elites, from.f64("holdout", members)?, pool))
     }
 
     fn check(&self, obs: &Mat, act: &Mat) {
@@ -229,7 +233,11 @@ impl Ensemble {
             let shape = self.stack.shape();
             let mut head = Head::new(CHUNK, width);
             head.set_bounds(&self.bounds);
-            Scratch { x: Panels::new(CHUNK, shape.inputs(0)), trace: Trace::forward_only(shape, CHUNK), head }
+            Scratch {
+                x: PackedMatrix::new(CHUNK, shape.inputs(0)),
+                trace: Activations::forward_only(shape, CHUNK),
+                head,
+            }
         };
         self.scratch.with(make, |s| {
             for i in 0..n {
@@ -263,7 +271,7 @@ impl Ensemble {
                 pieces.push((piece, m, s));
             }
         }
-        self.team.for_each_mut(&mut pieces, |_, (piece, mean, std)| {
+        self.pool.for_each_mut(&mut pieces, |_, (piece, mean, std)| {
             let chosen = member[piece[0] as usize] as usize;
             self.run(chosen, obs, act, Rows::Listed(piece), mean, std);
         });
@@ -280,7 +288,7 @@ impl Ensemble {
 }
 
 impl DynamicsModel for Ensemble {
-    fn forecast(&self, obs: &Mat, act: &Mat) -> Forecast {
+    fn forecast(&self, obs: &Mat, act: &Mat) -> Prediction {
         self.check(obs, act);
         let (rows, width, members) = (obs.nrows(), self.obs_dim() + 1, self.members());
         let (mut mean, mut std) = (vec![0.0; members * rows * width], vec![0.0; members * rows * width]);
@@ -290,19 +298,19 @@ impl DynamicsModel for Ensemble {
             let chunks = mean.chunks_mut(CHUNK * width).zip(std.chunks_mut(CHUNK * width));
             pieces.extend(chunks.enumerate().map(|(i, (mean, std))| (member, i * CHUNK, mean, std)));
         }
-        self.team.for_each_mut(&mut pieces, |_, (member, first, mean, std)| {
+        self.pool.for_each_mut(&mut pieces, |_, (member, first, mean, std)| {
             self.run(*member, obs, act, Rows::From(*first), mean, std);
         });
         let shape = (members, rows, width);
         let array = |flat| Array3::from_shape_vec(shape, flat).expect("every member wrote every row");
-        Forecast { mean: array(mean), std: array(std) }
+        Prediction { mean: array(mean), std: array(std) }
     }
 
     fn done(&self, obs: &Mat, act: &Mat, next_obs: &Mat) -> Array1<bool> {
         self.termination.done(obs, act, next_obs)
     }
 
-    fn step(&self, obs: &Mat, act: &Mat, members: Members, rng: &mut Rng) -> Step {
+    fn step(&self, obs: &Mat, act: &Mat, members: Members, rng: &mut Rng) -> ModelStep {
         self.check(obs, act);
         let (rows, width) = (obs.nrows(), self.obs_dim() + 1);
         let member: Array1<u32> =
@@ -322,7 +330,7 @@ impl DynamicsModel for Ensemble {
         let mut sampled = mean.clone();
         let flat = sampled.as_slice_mut().expect("a fresh matrix is contiguous");
         let mut pieces: Vec<_> = flat.chunks_mut(CHUNK * width).collect();
-        self.team.for_each_mut(&mut pieces, |i, piece| {
+        self.pool.for_each_mut(&mut pieces, |i, piece| {
             let n = piece.len() / width;
             let mut eps = vec![0.0; piece.len()];
             noise.fill(i * CHUNK, width, &mut eps);
@@ -335,7 +343,7 @@ impl DynamicsModel for Ensemble {
         let rew = sampled.column(width - 1).to_owned();
         let done = self.done(obs, act, &next_obs);
         let batch = Batch { obs: obs.clone(), act: act.clone(), rew, next_obs, done };
-        Step { batch, member, mean, std, forecast }
+        ModelStep { batch, member, mean, std, forecast }
     }
 }
 
@@ -356,7 +364,7 @@ impl Rows<'_> {
     }
 }
 
-fn load(scaler: &Scaler, obs: &Mat, act: &Mat, row: usize, x: &mut Panels, to: usize) {
+fn load(scaler: &Scaler, obs: &Mat, act: &Mat, row: usize, x: &mut PackedMatrix, to: usize) {
     let (obs, act) = (obs.row(row), act.row(row));
     match (obs.as_slice(), act.as_slice()) {
         (Some(obs), Some(act)) => scaler.load(obs, act, x, to),
@@ -366,19 +374,19 @@ fn load(scaler: &Scaler, obs: &Mat, act: &Mat, row: usize, x: &mut Panels, to: u
 
 /// Mean squared error of each member's means on the rows `held`, over rows and columns of (s' − s, r).
 pub(super) fn holdout_error(
-    stack: &Stack,
+    stack: &MlpEnsemble,
     scaler: &Scaler,
     data: &Batch,
     held: &[u32],
-    team: &Team,
+    pool: &ThreadPool,
 ) -> Vec<f64> {
     let (width, members) = (data.obs_dim() + 1, stack.nets());
     let chunks: Vec<&[u32]> = held.chunks(CHUNK).collect();
     let mut sums = vec![0.0f64; members * chunks.len()];
-    team.for_each_mut(&mut sums, |i, sum| {
+    pool.for_each_mut(&mut sums, |i, sum| {
         let (member, rows) = (i / chunks.len(), chunks[i % chunks.len()]);
-        let mut x = Panels::new(rows.len(), stack.shape().inputs(0));
-        let mut trace = Trace::forward_only(stack.shape(), rows.len());
+        let mut x = PackedMatrix::new(rows.len(), stack.shape().inputs(0));
+        let mut trace = Activations::forward_only(stack.shape(), rows.len());
         for (i, &row) in rows.iter().enumerate() {
             load(scaler, &data.obs, &data.act, row as usize, &mut x, i);
         }

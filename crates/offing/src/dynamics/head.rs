@@ -4,7 +4,7 @@
 //! lv ← max − softplus(max − lv), then lv ← min + softplus(lv − min).
 
 use crate::nn::math::{Arithmetic, Fused, Plain, exp, sigmoid, softplus};
-use crate::nn::{Panels, Scalar, Simd};
+use crate::nn::{PackedMatrix, Scalar, Simd};
 
 /// The learnt bounds of the log-variance, one pair for each target column.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,7 +76,7 @@ impl Head {
     }
 
     /// Reads means and standard deviations from a network's output.
-    pub(super) fn deviations(&mut self, simd: Simd, out: &Panels, rows: usize) {
+    pub(super) fn deviations(&mut self, simd: Simd, out: &PackedMatrix, rows: usize) {
         let n = self.gather(out, rows);
         match simd {
             Simd::Portable => self.deviations_wide::<Plain>(n),
@@ -87,7 +87,7 @@ impl Head {
     }
 
     /// Fills `loss` with (μ − y)² e^−lv + lv, given `target`, which stays.
-    pub(super) fn losses(&mut self, simd: Simd, out: &Panels, rows: usize) {
+    pub(super) fn losses(&mut self, simd: Simd, out: &PackedMatrix, rows: usize) {
         let n = self.gather(out, rows);
         match simd {
             Simd::Portable => self.losses_wide::<Plain>(n),
@@ -101,10 +101,10 @@ impl Head {
     pub(super) fn gradient(
         &mut self,
         simd: Simd,
-        out: &Panels,
+        out: &PackedMatrix,
         rows: usize,
         scale: impl Fn(usize) -> f32,
-        dout: &mut Panels,
+        dout: &mut PackedMatrix,
     ) {
         let n = self.gather(out, rows);
         self.scale[..n].chunks_exact_mut(self.width).enumerate().for_each(|(i, row)| row.fill(scale(i)));
@@ -118,7 +118,7 @@ impl Head {
         dout.load_flat(&self.spread[..n], self.width, self.width);
     }
 
-    fn gather(&mut self, out: &Panels, rows: usize) -> usize {
+    fn gather(&mut self, out: &PackedMatrix, rows: usize) -> usize {
         let n = rows * self.width;
         out.store_flat(&mut self.mean[..n], self.width, 0);
         out.store_flat(&mut self.spread[..n], self.width, self.width);
@@ -209,7 +209,7 @@ mod tests {
                 let (max, min) = (0.5, -10.0);
                 let mut head = Head::new(1, 1);
                 head.set_bounds(&Bounds::new(1, 0.5, -10.0));
-                let (mut out, mut dout) = (Panels::new(1, 2), Panels::new(1, 2));
+                let (mut out, mut dout) = (PackedMatrix::new(1, 2), PackedMatrix::new(1, 2));
                 out.load_flat(&[mean as f32, raw as f32], 2, 0);
                 head.target[0] = y as f32;
                 head.gradient(simd, &out, 1, |_| 1.0, &mut dout);

@@ -10,8 +10,8 @@ use super::data::{check_rows, split};
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
 use crate::nn::{
-    Activation, AdamConfig, AdamStep, Init, Keep, LANES, Panels, Shape, Stack, Team, Tensors, Trace,
-    TrainStep, Weights, math,
+    Activation, Activations, AdamConfig, AdamStep, Init, Keep, LANES, MlpEnsemble, PackedMatrix, Shape,
+    Tensors, ThreadPool, TrainStep, Weights, math,
 };
 use crate::rng::Rng;
 
@@ -71,8 +71,8 @@ fn one_sided(ended: usize, others: usize) -> Error {
 
 /// A trained classifier of ended episodes.
 #[derive(Clone, Debug)]
-pub struct Learnt {
-    stack: Stack,
+pub struct LearnedTermination {
+    stack: MlpEnsemble,
     mean: Vec<f32>,
     inverse: Vec<f32>,
     /// Logit from which a step counts as the end.
@@ -83,7 +83,7 @@ pub struct Learnt {
     pub precision: f64,
 }
 
-impl Learnt {
+impl LearnedTermination {
     /// Trains on the terminals of `rows`.
     pub fn fit(cfg: &LearntConfig, rows: &Batch, seed: u64) -> Result<Self> {
         check_rows(rows)?;
@@ -97,10 +97,10 @@ impl Learnt {
         let (mean, inverse) = standardise(rows, &train, width);
         let mut rng = Rng::stream(seed, "termination", 0);
         let shape = Shape::new(width, &cfg.hidden, 1, Activation::Relu);
-        let mut stack = Stack::new(shape, 1, Init::Uniform, Keep::Moments, &mut rng);
-        let mut x = Panels::new(cfg.batch_size, width);
-        let mut trace = Trace::new(stack.shape(), cfg.batch_size);
-        let alone = Team::new(1);
+        let mut stack = MlpEnsemble::new(shape, 1, Init::Uniform, Keep::Moments, &mut rng);
+        let mut x = PackedMatrix::new(cfg.batch_size, width);
+        let mut trace = Activations::new(stack.shape(), cfg.batch_size);
+        let alone = ThreadPool::new(1);
         for update in 1..=cfg.updates {
             for i in 0..cfg.batch_size {
                 let (from, label) = if i % 2 == 0 { (&ended, 1.0) } else { (&others, 0.0) };
@@ -140,8 +140,8 @@ impl Learnt {
     pub fn done(&self, obs: &Mat, act: &Mat, next_obs: &Mat) -> Array1<bool> {
         const CHUNK: usize = 120;
         let rows = obs.nrows();
-        let mut x = Panels::new(CHUNK.min(rows), self.mean.len());
-        let mut trace = Trace::forward_only(self.stack.shape(), CHUNK.min(rows));
+        let mut x = PackedMatrix::new(CHUNK.min(rows), self.mean.len());
+        let mut trace = Activations::forward_only(self.stack.shape(), CHUNK.min(rows));
         let mut out = Array1::from_elem(rows, false);
         for first in (0..rows).step_by(CHUNK) {
             let n = CHUNK.min(rows - first);
@@ -167,10 +167,11 @@ impl Learnt {
         out
     }
 
-    /// Reads what [`Learnt::save`] wrote, for a classifier of the given configuration and input widths.
+    /// Reads what [`LearnedTermination::save`] wrote, for a classifier of the given configuration and input widths.
     pub fn load(cfg: &LearntConfig, obs_dim: usize, act_dim: usize, from: &Tensors) -> Result<Self> {
         let width = 2 * obs_dim + act_dim;
-        let mut stack = Stack::zeros(Shape::new(width, &cfg.hidden, 1, Activation::Relu), 1, Keep::Moments);
+        let mut stack =
+            MlpEnsemble::zeros(Shape::new(width, &cfg.hidden, 1, Activation::Relu), 1, Keep::Moments);
         stack.load("termination", from)?;
         let rest = from.f64("cut_recall_precision", 3)?;
         Ok(Self {
@@ -200,7 +201,15 @@ fn value(obs: &Mat, act: &Mat, next: &Mat, row: usize, col: usize) -> f32 {
     }
 }
 
-fn load(obs: &Mat, act: &Mat, next: &Mat, row: usize, scale: (&[f32], &[f32]), x: &mut Panels, to: usize) {
+fn load(
+    obs: &Mat,
+    act: &Mat,
+    next: &Mat,
+    row: usize,
+    scale: (&[f32], &[f32]),
+    x: &mut PackedMatrix,
+    to: usize,
+) {
     for col in 0..scale.0.len() {
         let at = x.at(to, col);
         x.data_mut()[at] = (value(obs, act, next, row, col) - scale.0[col]) * scale.1[col];
@@ -235,10 +244,11 @@ mod tests {
     #[test]
     fn it_finds_the_rule_behind_the_terminals() {
         let learnt =
-            Learnt::fit(&LearntConfig { updates: 1500, ..Default::default() }, &world(8000), 0).unwrap();
+            LearnedTermination::fit(&LearntConfig { updates: 1500, ..Default::default() }, &world(8000), 0)
+                .unwrap();
         assert!(learnt.recall > 0.9 && learnt.precision > 0.9, "{} {}", learnt.recall, learnt.precision);
         let kept = Tensors::from_bytes(&learnt.save().to_bytes().unwrap()).unwrap();
-        let back = Learnt::load(&LearntConfig::default(), 3, 1, &kept).unwrap();
+        let back = LearnedTermination::load(&LearntConfig::default(), 3, 1, &kept).unwrap();
         let other = world(500);
         assert_eq!(
             learnt.done(&other.obs, &other.act, &other.next_obs),
@@ -250,7 +260,7 @@ mod tests {
     fn data_without_terminals_are_refused() {
         let mut rows = world(500);
         rows.done.fill(false);
-        let message = Learnt::fit(&LearntConfig::default(), &rows, 0).unwrap_err().to_string();
+        let message = LearnedTermination::fit(&LearntConfig::default(), &rows, 0).unwrap_err().to_string();
         assert!(message.contains("never"), "{message}");
     }
 }

@@ -5,7 +5,7 @@ use ndarray::{Array2, ArrayView1};
 use super::config::EnsembleConfig;
 use super::data::split;
 use super::ensemble::Ensemble;
-use super::{DynamicsModel, Forecast};
+use super::{DynamicsModel, Prediction};
 use crate::batch::{Batch, Mat};
 
 /// (s' − s, r) as a linear function of (1, s, a).
@@ -83,7 +83,7 @@ pub fn compare(model: &Ensemble, rows: &Batch, config: &EnsembleConfig, seed: u6
     let spread = scales(width, &train, |row, to| target(rows, row, to));
     let chosen: Vec<usize> = held.iter().map(|&row| row as usize).collect();
     let held = rows.select(&chosen);
-    let Forecast { mean, .. } = model.forecast(&held.obs, &held.act);
+    let Prediction { mean, .. } = model.forecast(&held.obs, &held.act);
     let by_column = |predicted: &dyn Fn(usize, usize) -> f32| -> Vec<f64> {
         let truth = |i: usize, j: usize| if j + 1 == width { held.rew[i] } else { held.next_obs[[i, j]] };
         let error = |i: usize, j: usize| (f64::from(predicted(i, j) - truth(i, j)) * spread[j].1).powi(2);
@@ -177,7 +177,7 @@ fn solve(gram: &mut [f64], size: usize, weights: &mut Array2<f64>, least: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nn::Team;
+    use crate::nn::ThreadPool;
     use crate::rng::Rng;
     use ndarray::Array1;
 
@@ -224,7 +224,7 @@ mod tests {
             max_epochs: Some(1),
             ..Default::default()
         };
-        let model = Ensemble::fit(&config, &rows, 1, &Team::new(1), |_, _| Ok(())).unwrap();
+        let model = Ensemble::fit(&config, &rows, 1, &ThreadPool::new(1), |_, _| Ok(())).unwrap();
         let (found, _) = compare(&model, &rows, &config, 1);
         assert_eq!((found.rows, found.members.len()), (400, 2));
         assert!(found.linear < 1e-8 && found.members.iter().all(|&e| e > 100.0 * found.linear), "{found:?}");

@@ -27,10 +27,10 @@ pub use config::EnsembleConfig;
 pub use data::{Scaler, check_rows};
 pub use ensemble::Ensemble;
 pub use expression::Expression;
-pub use learnt::{Learnt, LearntConfig};
+pub use learnt::{LearnedTermination, LearntConfig};
 pub use linear::{Comparison, Linear, compare};
 pub use open_loop::{Curve, OpenLoop, OpenLoopConfig, open_loop};
-pub use oracle::{Followed, Lost, LostCounts, Oracle, Replay};
+pub use oracle::{Lost, LostCounts, Oracle, Replay, Trajectories};
 pub use termination::{Termination, TerminationConfig};
 pub use trainer::{FitReport, Progress, Trainer};
 
@@ -41,7 +41,7 @@ use crate::rng::Rng;
 
 /// Every member's Gaussian over (s', r): arrays of (member, row, obs_dim + 1), the reward last.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Forecast {
+pub struct Prediction {
     /// Means of s' (not of the change) and r.
     pub mean: Array3<f32>,
     /// Standard deviations.
@@ -50,7 +50,7 @@ pub struct Forecast {
 
 /// One imagined step of a batch of rows.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct ModelStep {
     /// (s, a, r, s', done) as sampled; `done` by the termination function.
     pub batch: Batch,
     /// The member that made each row.
@@ -60,10 +60,10 @@ pub struct Step {
     /// Standard deviation of (s', r) by that member.
     pub std: Mat,
     /// All members' opinions, when they were asked for.
-    pub forecast: Option<Forecast>,
+    pub forecast: Option<Prediction>,
 }
 
-impl Step {
+impl ModelStep {
     /// The given rows, in the given order.
     pub fn select(&self, rows: &[usize]) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl Step {
             forecast: self
                 .forecast
                 .as_ref()
-                .map(|f| Forecast { mean: f.mean.select(Axis(1), rows), std: f.std.select(Axis(1), rows) }),
+                .map(|f| Prediction { mean: f.mean.select(Axis(1), rows), std: f.std.select(Axis(1), rows) }),
         }
     }
 
@@ -102,9 +102,9 @@ pub enum Members {
 /// A model of the world.
 pub trait DynamicsModel: Send + Sync {
     /// Every member's forecast.
-    fn forecast(&self, obs: &Mat, act: &Mat) -> Forecast;
+    fn forecast(&self, obs: &Mat, act: &Mat) -> Prediction;
     /// Whether the episode ends with the step from `obs` to `next_obs`.
     fn done(&self, obs: &Mat, act: &Mat, next_obs: &Mat) -> Array1<bool>;
     /// Draws a member for each row and samples its forecast.
-    fn step(&self, obs: &Mat, act: &Mat, members: Members, rng: &mut Rng) -> Step;
+    fn step(&self, obs: &Mat, act: &Mat, members: Members, rng: &mut Rng) -> ModelStep;
 }

@@ -187,11 +187,11 @@ impl Curve {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{Format, Reading};
+    use crate::data::{Format, ReadReport};
     use crate::dynamics::EnsembleConfig;
     use crate::env::point_mass::PointMass;
-    use crate::env::{Env, Pool};
-    use crate::nn::Team;
+    use crate::env::{Env, EnvPool};
+    use crate::nn::ThreadPool;
     use ndarray::Array1;
 
     /// Episodes of 30 random steps of the point mass, which is a linear world.
@@ -223,7 +223,7 @@ mod tests {
             timeout: Array1::from_shape_fn(n, |i| i % 30 == 29),
             episodes: (0..episodes).map(|e| e * 30..(e + 1) * 30).collect(),
             sim: None,
-            reading: Reading::default(),
+            reading: ReadReport::default(),
             meta: Default::default(),
         }
     }
@@ -239,10 +239,10 @@ mod tests {
             max_epochs: Some(2),
             ..Default::default()
         };
-        let model = Ensemble::fit(&config, &data.rows, 0, &Team::new(2), |_, _| Ok(())).unwrap();
+        let model = Ensemble::fit(&config, &data.rows, 0, &ThreadPool::new(2), |_, _| Ok(())).unwrap();
         let line = Linear::fit(&data.rows, &(0..1200).collect::<Vec<u32>>());
         let make = || Ok(Box::new(PointMass::new()) as Box<dyn Env>);
-        let oracle = Oracle::new(Pool::new(&make)).unwrap();
+        let oracle = Oracle::new(EnvPool::new(&make)).unwrap();
         let cfg = OpenLoopConfig { windows: 100, steps: 20, seed: 0 };
         let found = open_loop(&model, &line, &oracle, &data, &cfg).unwrap();
         assert_eq!((found.windows, found.clipped, found.unstable), (100, 0, 0));

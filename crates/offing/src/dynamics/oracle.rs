@@ -2,10 +2,10 @@
 //!
 //! ```
 //! use offing::dynamics::Oracle;
-//! use offing::env::{Env, Pool, point_mass::PointMass};
+//! use offing::env::{Env, EnvPool, point_mass::PointMass};
 //! use offing::Mat;
 //! let make = || Ok(Box::new(PointMass::new()) as Box<dyn Env>);
-//! let oracle = Oracle::new(Pool::new(&make)).unwrap();
+//! let oracle = Oracle::new(EnvPool::new(&make)).unwrap();
 //! let replay = oracle.replay(&Mat::ones((5, 4)), &Mat::zeros((5, 2))).unwrap();
 //! assert!(replay.lost.is_empty() && replay.batch.next_obs[[0, 0]] > 1.0);
 //! ```
@@ -15,9 +15,9 @@ use std::sync::{Mutex, PoisonError};
 use ndarray::{Array1, Array3, ArrayView1, Axis, s};
 use rayon::prelude::*;
 
-use super::{DynamicsModel, Forecast, Members, Step};
+use super::{DynamicsModel, Members, ModelStep, Prediction};
 use crate::batch::{Batch, Mat};
-use crate::env::{Env, Pool, Spec};
+use crate::env::{Env, EnvPool, Spec};
 use crate::error::{Error, Result};
 use crate::rng::Rng;
 
@@ -26,7 +26,7 @@ const CHUNK: usize = 32;
 
 /// A simulator that can be put into any state.
 pub struct Oracle<'a> {
-    pool: Pool<'a>,
+    envs: EnvPool<'a>,
     spec: Spec,
     counts: Mutex<LostCounts>,
 }
@@ -43,7 +43,7 @@ pub struct Replay {
 
 /// States over time: what became of starts under given actions.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Followed {
+pub struct Trajectories {
     /// States after 1, 2, … steps: (row, step, obs_dim); NaN from where a row was lost.
     pub obs: Array3<f32>,
     /// Rows whose start was not exact or whose simulation was lost on the way.
@@ -105,9 +105,9 @@ impl Lost {
 
 impl<'a> Oracle<'a> {
     /// An oracle that borrows its simulators from `pool`; one is built now, to learn its shapes.
-    pub fn new(pool: Pool<'a>) -> Result<Self> {
-        let spec = pool.with(|env| env.spec().clone())?;
-        Ok(Self { pool, spec, counts: Mutex::default() })
+    pub fn new(envs: EnvPool<'a>) -> Result<Self> {
+        let spec = envs.with(|env| env.spec().clone())?;
+        Ok(Self { envs, spec, counts: Mutex::default() })
     }
 
     /// Shapes and limits of the simulated task.
@@ -126,7 +126,7 @@ impl<'a> Oracle<'a> {
         let mut done = Array1::from_elem(obs.nrows(), true);
         let acts = act.view().insert_axis(Axis(1)).to_owned();
         let moments = Mutex::new((&mut rew, &mut done));
-        let Followed { obs: next, lost } = self.simulate(obs, &acts, |row, moment| {
+        let Trajectories { obs: next, lost } = self.simulate(obs, &acts, |row, moment| {
             let mut kept = moments.lock().unwrap_or_else(PoisonError::into_inner);
             kept.0[row] = moment.reward as f32;
             kept.1[row] = moment.terminated;
@@ -145,7 +145,7 @@ impl<'a> Oracle<'a> {
     pub fn as_observed(&self, obs: &Mat) -> Result<Mat> {
         let mut shown = obs.clone();
         shown.axis_chunks_iter_mut(Axis(0), CHUNK).into_par_iter().try_for_each(|mut rows| {
-            self.pool.with(|env| {
+            self.envs.with(|env| {
                 for mut row in rows.rows_mut() {
                     let state: Vec<f64> = row.iter().map(|&v| f64::from(v)).collect();
                     if state.iter().all(|v| v.is_finite()) && env.resume_from(&state).is_ok() {
@@ -159,7 +159,7 @@ impl<'a> Oracle<'a> {
 
     /// The states that follow each start under its row of `acts`, (row, step, act_dim). Terminals do not stop
     /// it.
-    pub fn follow(&self, obs: &Mat, acts: &Array3<f32>) -> Result<Followed> {
+    pub fn follow(&self, obs: &Mat, acts: &Array3<f32>) -> Result<Trajectories> {
         self.simulate(obs, acts, |_, _| ())
     }
 
@@ -167,8 +167,8 @@ impl<'a> Oracle<'a> {
         &self,
         obs: &Mat,
         acts: &Array3<f32>,
-        tell: impl Fn(usize, &crate::env::Moment) + Sync,
-    ) -> Result<Followed> {
+        tell: impl Fn(usize, &crate::env::StepResult) + Sync,
+    ) -> Result<Trajectories> {
         let (rows, steps, width) = (obs.nrows(), acts.dim().1, self.spec.obs_dim);
         if (obs.ncols(), acts.dim().0, acts.dim().2) != (width, rows, self.spec.act_dim) {
             return Err(Error::Invalid(format!(
@@ -186,7 +186,7 @@ impl<'a> Oracle<'a> {
         let size = (steps * width).max(1);
         flat.par_chunks_mut(CHUNK * size).zip(fates.par_chunks_mut(CHUNK)).enumerate().try_for_each(
             |(chunk, (states, fates))| {
-                self.pool.with(|env| {
+                self.envs.with(|env| {
                     for (i, (states, fate)) in states.chunks_mut(size).zip(fates).enumerate() {
                         let row = chunk * CHUNK + i;
                         let acts = acts.index_axis(Axis(0), row);
@@ -202,7 +202,7 @@ impl<'a> Oracle<'a> {
         counts.unstable += lost.unstable.len();
         counts.unreadable += lost.unreadable.len();
         let obs = Array3::from_shape_vec((rows, steps, width), flat).expect("every row has every step");
-        Ok(Followed { obs, lost })
+        Ok(Trajectories { obs, lost })
     }
 
     /// For the infallible interface: a batch the simulators could not be built for is a batch of unreadable
@@ -232,7 +232,7 @@ fn follow_one(
     start: ArrayView1<'_, f32>,
     acts: ndarray::ArrayView2<'_, f32>,
     states: &mut [f32],
-    mut tell: impl FnMut(&crate::env::Moment),
+    mut tell: impl FnMut(&crate::env::StepResult),
 ) -> Fate {
     if start.iter().chain(acts.iter()).any(|v| !v.is_finite()) {
         return Fate::Unreadable;
@@ -252,7 +252,7 @@ fn follow_one(
 }
 
 impl DynamicsModel for Oracle<'_> {
-    fn forecast(&self, obs: &Mat, act: &Mat) -> Forecast {
+    fn forecast(&self, obs: &Mat, act: &Mat) -> Prediction {
         forecast_of(&mean_of(&self.replay_or_nan(obs, act).batch))
     }
 
@@ -261,12 +261,12 @@ impl DynamicsModel for Oracle<'_> {
         self.replay_or_nan(obs, act).batch.done
     }
 
-    fn step(&self, obs: &Mat, act: &Mat, members: Members, _rng: &mut Rng) -> Step {
+    fn step(&self, obs: &Mat, act: &Mat, members: Members, _rng: &mut Rng) -> ModelStep {
         let batch = self.replay_or_nan(obs, act).batch;
         let mean = mean_of(&batch);
         let forecast = (members == Members::All).then(|| forecast_of(&mean));
         let (member, std) = (Array1::zeros(obs.nrows()), Mat::zeros(mean.raw_dim()));
-        Step { batch, member, mean, std, forecast }
+        ModelStep { batch, member, mean, std, forecast }
     }
 }
 
@@ -280,9 +280,9 @@ fn mean_of(batch: &Batch) -> Mat {
 }
 
 /// One member that is sure.
-fn forecast_of(mean: &Mat) -> Forecast {
+fn forecast_of(mean: &Mat) -> Prediction {
     let mean = mean.clone().insert_axis(Axis(0));
-    Forecast { std: Array3::zeros(mean.raw_dim()), mean }
+    Prediction { std: Array3::zeros(mean.raw_dim()), mean }
 }
 
 #[cfg(test)]
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_step_is_the_simulators_own() {
-        let oracle = Oracle::new(Pool::new(&make)).unwrap();
+        let oracle = Oracle::new(EnvPool::new(&make)).unwrap();
         let (mut obs, act) = rows(200);
         obs.row_mut(3).assign(&ndarray::array![2.95, 0.0, 5.0, 0.0]);
         let step = oracle.step(&obs, &act, Members::All, &mut Rng::stream(0, "x", 0));
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn following_is_stepping_again_and_again() {
-        let oracle = Oracle::new(Pool::new(&make)).unwrap();
+        let oracle = Oracle::new(EnvPool::new(&make)).unwrap();
         let (obs, _) = rows(70);
         let mut rng = Rng::stream(1, "acts", 0);
         let acts = Array3::from_shape_fn((70, 6, 2), |_| rng.range(-1.0, 1.0) as f32);
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn rows_that_cannot_be_simulated_are_marked_and_counted() {
-        let oracle = Oracle::new(Pool::new(&make)).unwrap();
+        let oracle = Oracle::new(EnvPool::new(&make)).unwrap();
         let (mut obs, mut act) = rows(100);
         obs[[40, 1]] = f32::NAN;
         act[[7, 0]] = f32::INFINITY;

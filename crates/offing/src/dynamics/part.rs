@@ -5,20 +5,20 @@ use std::ops::Range;
 use super::data::Scaler;
 use super::head::{Bounds, Head};
 use crate::batch::Batch;
-use crate::nn::{Net, Panels, Shape, Team, Trace, Weights};
+use crate::nn::{Activations, Net, PackedMatrix, Shape, ThreadPool, Weights};
 
 /// Rows `rows` of a batch, with room for all that is computed from them.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) rows: Range<usize>,
-    x: Panels,
-    trace: Trace,
+    x: PackedMatrix,
+    trace: Activations,
     head: Head,
 }
 
 /// Makes `parts` cover batches of `rows` rows; nothing when they do already.
-pub(super) fn cut(parts: &mut Vec<Part>, shape: &Shape, rows: usize, team: &Team) {
-    let count = team.parts(rows);
+pub(super) fn cut(parts: &mut Vec<Part>, shape: &Shape, rows: usize, pool: &ThreadPool) {
+    let count = pool.parts(rows);
     if parts.len() != count || parts.last().is_none_or(|p| p.rows.end != rows) {
         let part = |i: usize| Part::new(shape, i * rows / count..(i + 1) * rows / count);
         *parts = (0..count).map(part).collect();
@@ -28,7 +28,7 @@ pub(super) fn cut(parts: &mut Vec<Part>, shape: &Shape, rows: usize, team: &Team
 impl Part {
     fn new(shape: &Shape, rows: Range<usize>) -> Self {
         let (n, width) = (rows.len(), shape.outputs(shape.layers() - 1) / 2);
-        let (x, trace) = (Panels::new(n, shape.inputs(0)), Trace::new(shape, n));
+        let (x, trace) = (PackedMatrix::new(n, shape.inputs(0)), Activations::new(shape, n));
         Self { rows, x, trace, head: Head::new(n, width) }
     }
 
@@ -78,7 +78,7 @@ impl Part {
     }
 
     /// What a layer's weight gradient needs.
-    pub(super) fn source(&self, l: usize) -> (&Panels, &Panels, usize) {
+    pub(super) fn source(&self, l: usize) -> (&PackedMatrix, &PackedMatrix, usize) {
         let (x, dy) = self.trace.source(l, &self.x);
         (x, dy, self.rows.len())
     }

@@ -6,7 +6,7 @@ use ndarray::{Array1, ArrayView1};
 use serde::{Deserialize, Serialize};
 
 use super::expression::Expression;
-use super::learnt::{Learnt, LearntConfig};
+use super::learnt::{LearnedTermination, LearntConfig};
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
 
@@ -82,7 +82,7 @@ pub enum Termination {
     /// A condition for staying alive.
     Alive(Expression),
     /// A classifier.
-    Learnt(Box<Learnt>),
+    Learnt(Box<LearnedTermination>),
 }
 
 impl TerminationConfig {
@@ -144,7 +144,7 @@ impl TerminationConfig {
                 Termination::Alive(parsed.map_err(named)?)
             }
             Self::Learnt { classifier } => {
-                Termination::Learnt(Box::new(Learnt::fit(classifier, rows, seed)?))
+                Termination::Learnt(Box::new(LearnedTermination::fit(classifier, rows, seed)?))
             }
         })
     }

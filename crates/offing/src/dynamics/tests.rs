@@ -1,7 +1,7 @@
 //! The ensemble as a whole: it learns, it is deterministic, it resumes, and its two ways to step agree.
 
 use super::*;
-use crate::nn::{Team, Tensors};
+use crate::nn::{Tensors, ThreadPool};
 use ndarray::s;
 
 /// A bent world: the change of state depends on sin and products, the reward on both.
@@ -36,7 +36,7 @@ fn small() -> EnsembleConfig {
 }
 
 fn fit(cfg: &EnsembleConfig, rows: &Batch, threads: usize) -> Ensemble {
-    Ensemble::fit(cfg, rows, 7, &Team::new(threads), |_, _| Ok(())).unwrap()
+    Ensemble::fit(cfg, rows, 7, &ThreadPool::new(threads), |_, _| Ok(())).unwrap()
 }
 
 /// Mean squared error of the best linear map from (1, s, a) to (s' − s, r), by the normal equations.
@@ -96,9 +96,9 @@ fn threads_do_not_change_a_bit() {
 
 #[test]
 fn training_resumes_bit_for_bit_in_the_middle_of_an_epoch() {
-    let (rows, team) = (world(700, 2), Team::new(2));
+    let (rows, pool) = (world(700, 2), ThreadPool::new(2));
     let mut kept = None;
-    let straight = Ensemble::fit(&small(), &rows, 7, &team, |now, trainer| {
+    let straight = Ensemble::fit(&small(), &rows, 7, &pool, |now, trainer| {
         if now.updates == 14 {
             assert!(now.epoch == 1 && !now.epoch_ended, "{now:?}");
             kept = Some(trainer.save().to_bytes()?);
@@ -106,7 +106,7 @@ fn training_resumes_bit_for_bit_in_the_middle_of_an_epoch() {
         Ok(())
     })
     .unwrap();
-    let mut trainer = Trainer::new(&small(), &rows, 7, &Team::new(1)).unwrap();
+    let mut trainer = Trainer::new(&small(), &rows, 7, &ThreadPool::new(1)).unwrap();
     trainer.load(&Tensors::from_bytes(&kept.unwrap()).unwrap()).unwrap();
     while !trainer.step().unwrap().finished {}
     assert_eq!(trainer.finish().unwrap().save(), straight.save());
@@ -148,7 +148,7 @@ fn a_row_does_not_depend_on_the_rows_around_it_and_a_saved_model_is_the_model() 
     let model = fit(&small(), &rows, 2);
     let all = model.forecast(&rows.obs, &rows.act);
     let back =
-        Ensemble::load(&Tensors::from_bytes(&model.save().to_bytes().unwrap()).unwrap(), &Team::new(1))
+        Ensemble::load(&Tensors::from_bytes(&model.save().to_bytes().unwrap()).unwrap(), &ThreadPool::new(1))
             .unwrap();
     let some = rows.select(&[3, 399, 7]);
     let few = back.forecast(&some.obs, &some.act);
@@ -156,13 +156,13 @@ fn a_row_does_not_depend_on_the_rows_around_it_and_a_saved_model_is_the_model() 
         assert_eq!(few.mean.slice(s![.., i, ..]), all.mean.slice(s![.., row, ..]));
         assert_eq!(few.std.slice(s![.., i, ..]), all.std.slice(s![.., row, ..]));
     }
-    assert!(Ensemble::load(&Tensors::default(), &Team::new(1)).is_err());
+    assert!(Ensemble::load(&Tensors::default(), &ThreadPool::new(1)).is_err());
 }
 
 #[test]
 fn bad_data_and_exploding_losses_are_named() {
     let fail = |cfg: &EnsembleConfig, rows: &Batch| {
-        Ensemble::fit(cfg, rows, 0, &Team::new(2), |_, _| Ok(())).unwrap_err().to_string()
+        Ensemble::fit(cfg, rows, 0, &ThreadPool::new(2), |_, _| Ok(())).unwrap_err().to_string()
     };
     let message = fail(&small(), &world(70, 0));
     assert!(message.contains("too few rows") && message.contains("64"), "{message}");
@@ -179,6 +179,6 @@ fn bad_data_and_exploding_losses_are_named() {
     );
     let mut rows = world(300, 0);
     rows.obs.column_mut(1).fill(4.0);
-    let trainer = Trainer::new(&small(), &rows, 0, &Team::new(1)).unwrap();
+    let trainer = Trainer::new(&small(), &rows, 0, &ThreadPool::new(1)).unwrap();
     assert_eq!(trainer.report().constant_inputs, [1]);
 }

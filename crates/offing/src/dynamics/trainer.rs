@@ -7,7 +7,9 @@ use super::head::Bounds;
 use super::part::{self, Part};
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::nn::{AdamConfig, AdamStep, Init, Keep, Scalar, Shape, Stack, Team, Tensors, TrainStep};
+use crate::nn::{
+    AdamConfig, AdamStep, Init, Keep, MlpEnsemble, Scalar, Shape, Tensors, ThreadPool, TrainStep,
+};
 use crate::rng::Rng;
 
 /// An ensemble in training on some rows.
@@ -15,7 +17,7 @@ use crate::rng::Rng;
 pub struct Trainer<'a> {
     cfg: EnsembleConfig,
     rows: &'a Batch,
-    team: Team,
+    pool: ThreadPool,
     seed: u64,
     scaler: Scaler,
     report: FitReport,
@@ -23,8 +25,8 @@ pub struct Trainer<'a> {
     held: Vec<u32>,
     /// Each member's rows in this epoch's order.
     order: Vec<Vec<u32>>,
-    stack: Stack,
-    best: Stack,
+    stack: MlpEnsemble,
+    best: MlpEnsemble,
     bounds: Bounds,
     parts: Vec<Part>,
     /// Sums of the gradients of the bounds, upper and lower.
@@ -85,7 +87,7 @@ pub struct Progress {
 
 impl<'a> Trainer<'a> {
     /// Prepares training on `rows`; everything random follows from `seed`.
-    pub fn new(cfg: &EnsembleConfig, rows: &'a Batch, seed: u64, team: &Team) -> Result<Self> {
+    pub fn new(cfg: &EnsembleConfig, rows: &'a Batch, seed: u64, pool: &ThreadPool) -> Result<Self> {
         cfg.check()?;
         check_rows(rows)?;
         cfg.check_for(rows.len())?;
@@ -95,13 +97,14 @@ impl<'a> Trainer<'a> {
         let (obs, act) = (rows.obs_dim(), rows.act_dim());
         let shape = Shape::new(obs + act, &cfg.hidden, 2 * (obs + 1), cfg.activation);
         let mut rng = Rng::stream(seed, "model-init", 0);
-        let stack = Stack::new(shape.clone(), cfg.members, Init::TruncatedNormal, Keep::Moments, &mut rng);
-        let best = Stack::zeros(shape, cfg.members, Keep::Weights);
+        let stack =
+            MlpEnsemble::new(shape.clone(), cfg.members, Init::TruncatedNormal, Keep::Moments, &mut rng);
+        let best = MlpEnsemble::zeros(shape, cfg.members, Keep::Weights);
         let unknown = vec![f64::INFINITY; cfg.members];
         let mut trainer = Self {
             cfg: cfg.clone(),
             rows,
-            team: team.clone(),
+            pool: pool.clone(),
             seed,
             scaler,
             report,
@@ -171,7 +174,7 @@ impl<'a> Trainer<'a> {
     /// One gradient step of every member on the rows `rows_of(member)`, all of one number; returns the members' mean
     /// negative log-likelihood before it.
     pub fn step_on<'r>(&mut self, rows_of: impl Fn(usize) -> &'r [u32] + Sync) -> Result<f64> {
-        part::cut(&mut self.parts, self.stack.shape(), rows_of(0).len(), &self.team);
+        part::cut(&mut self.parts, self.stack.shape(), rows_of(0).len(), &self.pool);
         self.state.updates += 1;
         let adam = AdamStep::new(&self.adam, self.cfg.lr, self.state.updates);
         let width = self.rows.obs_dim() + 1;
@@ -191,7 +194,7 @@ impl<'a> Trainer<'a> {
             );
             let (stack, scaler, batch) = (&self.stack, &self.scaler, self.rows);
             let scale = 1.0 / (rows.len() * width) as f32;
-            self.team.for_each_mut(&mut self.parts, |_, part| {
+            self.pool.for_each_mut(&mut self.parts, |_, part| {
                 let mine = &rows[part.rows.clone()];
                 part.load(scaler, batch, |i| mine[i] as usize);
                 part.forward(stack.net(member));
@@ -214,7 +217,7 @@ impl<'a> Trainer<'a> {
             let parts = &self.parts;
             let source = |_: usize, l: usize, part: usize| parts[part].source(l);
             let step = TrainStep { adam, decay: &self.cfg.decay, tau: None };
-            self.stack.train(&self.team, member..member + 1, parts.len(), source, &step);
+            self.stack.train(&self.pool, member..member + 1, parts.len(), source, &step);
         }
         let weight = f64::from(self.cfg.bound_weight);
         let (lr, t) = (self.cfg.lr, self.state.updates);
@@ -235,7 +238,7 @@ impl<'a> Trainer<'a> {
         let mut ranked: Vec<usize> = (0..self.cfg.members).collect();
         ranked.sort_by(|&a, &b| self.state.best_error[a].total_cmp(&self.state.best_error[b]));
         ranked.truncate(self.cfg.elites);
-        Ok(Ensemble::assemble(self.best, self.scaler, self.bounds, ranked, self.state.best_error, &self.team))
+        Ok(Ensemble::assemble(self.best, self.scaler, self.bounds, ranked, self.state.best_error, &self.pool))
     }
 
     /// Everything that is not derived from the data, the configuration and the seed.
@@ -285,7 +288,7 @@ impl<'a> Trainer<'a> {
 
     fn end_epoch(&mut self) -> Result<Progress> {
         let batches = self.state.position;
-        self.state.last_error = holdout_error(&self.stack, &self.scaler, self.rows, &self.held, &self.team);
+        self.state.last_error = holdout_error(&self.stack, &self.scaler, self.rows, &self.held, &self.pool);
         self.state.epoch += 1;
         let mut improved = false;
         for member in 0..self.cfg.members {
@@ -347,6 +350,6 @@ impl<'a> Trainer<'a> {
             rows
         };
         self.order.resize(self.cfg.members, Vec::new());
-        self.team.for_each_mut(&mut self.order, |member, order| *order = draw(member));
+        self.pool.for_each_mut(&mut self.order, |member, order| *order = draw(member));
     }
 }

@@ -25,7 +25,7 @@ pub struct Spec {
 
 /// What one step brought.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Moment {
+pub struct StepResult {
     /// Reward r.
     pub reward: f64,
     /// The task itself ended: no return after this.
@@ -63,7 +63,7 @@ pub trait Env: Send {
     fn obs(&self) -> &[f64];
     /// Applies one action for one control interval. Actions are clamped to nothing here: entries beyond ±1 are passed
     /// to the engine, whose actuators clamp them, and enter the control cost as they are, as in Gymnasium.
-    fn step(&mut self, act: &[f32]) -> Moment;
+    fn step(&mut self, act: &[f32]) -> StepResult;
     /// The state the engine is in.
     fn state(&self) -> SimState;
     /// Puts the engine into exactly this state; the step count starts again at 0.
@@ -82,12 +82,12 @@ pub trait Env: Send {
 ///
 /// Which worker gets which instance is left to chance, so nothing may depend on it: every episode starts with
 /// [`Env::reset`] or [`Env::set_state`].
-pub struct Pool<'a> {
+pub struct EnvPool<'a> {
     make: &'a (dyn Fn() -> Result<Box<dyn Env>> + Sync),
     idle: Mutex<Vec<Box<dyn Env>>>,
 }
 
-impl<'a> Pool<'a> {
+impl<'a> EnvPool<'a> {
     /// An empty pool that builds its simulators with `make`.
     pub fn new(make: &'a (dyn Fn() -> Result<Box<dyn Env>> + Sync)) -> Self {
         Self { make, idle: Mutex::new(Vec::new()) }

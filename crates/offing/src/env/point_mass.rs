@@ -1,6 +1,6 @@
 //! A point mass on a plane that must reach the origin: small, exact and quick, for tests and first experiments.
 //!
-//! Observation (x, y, vx, vy), action = acceleration in [-1, 1]². Reward 1 − distance to the origin; leaving the arena of
+//! Observation (x, y, vx, vy), action = acceleration in [-1, 1]². Reward 1 − distance to the origin; leaving the evaluator of
 //! radius 3 is a terminal, 60 steps are a timeout.
 //!
 //! ```
@@ -11,7 +11,7 @@
 //! assert!(env.step(&[0.0, 0.0]).reward < 1.0);
 //! ```
 
-use super::{Env, Moment, Resumed, SimState, Spec};
+use super::{Env, Resumed, SimState, Spec, StepResult};
 use crate::error::{Error, Result};
 use crate::rng::Rng;
 
@@ -57,7 +57,7 @@ impl Env for PointMass {
         &self.obs
     }
 
-    fn step(&mut self, act: &[f32]) -> Moment {
+    fn step(&mut self, act: &[f32]) -> StepResult {
         assert_eq!(act.len(), 2, "a point-mass action has two entries");
         let (position, velocity) = self.obs.split_at_mut(2);
         for ((x, v), a) in position.iter_mut().zip(velocity).zip(act) {
@@ -66,7 +66,7 @@ impl Env for PointMass {
         }
         self.steps += 1;
         let distance = self.obs[0].hypot(self.obs[1]);
-        Moment {
+        StepResult {
             reward: 1.0 - distance,
             terminated: distance > ARENA,
             truncated: self.steps >= self.spec.horizon,

@@ -3,16 +3,16 @@
 use super::buffer::{Buf, LANES, Line, read, write};
 use super::layer::{Ahead, Panel};
 use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, tiles};
-use super::matrix::Panels;
+use super::matrix::PackedMatrix;
 
 /// `dx = (dy·Wᵀ) ∘ slope` for the first `rows` rows and the panels `panels` of dx.
 pub(super) struct Backward<'a> {
-    pub dy: &'a Panels,
+    pub dy: &'a PackedMatrix,
     pub rows: usize,
     pub layer: &'a [Panel],
     pub panels: std::ops::Range<usize>,
     pub slope: Slope<'a>,
-    pub dx: &'a mut Panels,
+    pub dx: &'a mut PackedMatrix,
     /// Room for one panel of Wᵀ.
     pub pack: &'a mut Buf,
 }
@@ -23,11 +23,11 @@ pub(super) enum Slope<'a> {
     /// No activation.
     One,
     /// 1 where the activation's output is positive; row i of dx belongs to row `map[i]` of the output.
-    Step(&'a Panels, Option<&'a [u32]>),
+    Step(&'a PackedMatrix, Option<&'a [u32]>),
     /// As stored by the forward pass.
-    Stored(&'a Panels),
+    Stored(&'a PackedMatrix),
     /// 1 − y², where y is the activation's output.
-    Tanh(&'a Panels),
+    Tanh(&'a PackedMatrix),
 }
 
 dispatch!(
@@ -109,7 +109,14 @@ pub(super) fn scale(mut line: Line, slope: Slope<'_>, panel: usize, row: usize) 
 
 /// Input panel `p` of a layer with one output: dx = dy · w.
 #[inline(always)]
-fn backward_column(dy: &Panels, rows: usize, w: &[f32], p: usize, slope: Slope<'_>, dx: &mut Panels) {
+fn backward_column(
+    dy: &PackedMatrix,
+    rows: usize,
+    w: &[f32],
+    p: usize,
+    slope: Slope<'_>,
+    dx: &mut PackedMatrix,
+) {
     let mut weights = [0.0; LANES];
     let used = (dx.cols() - p * LANES).min(LANES);
     weights[..used].copy_from_slice(&w[p * LANES..][..used]);

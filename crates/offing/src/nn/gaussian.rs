@@ -7,7 +7,7 @@ use ndarray::ArrayView2;
 
 use super::math;
 use super::matmul::Simd;
-use super::matrix::Panels;
+use super::matrix::PackedMatrix;
 use crate::rng::Rng;
 
 const HALF_LN_TAU: f32 = 0.918_938_5;
@@ -46,7 +46,7 @@ impl Noise<'_> {
 
 /// Actions sampled for some rows, and what their gradients need. Everything is flat: row after row.
 #[derive(Clone, Debug)]
-pub struct Squashed {
+pub struct TanhGaussianHead {
     width: usize,
     low: f32,
     high: f32,
@@ -62,7 +62,7 @@ pub struct Squashed {
     pub log_prob: Vec<f32>,
 }
 
-impl Squashed {
+impl TanhGaussianHead {
     /// Room for `rows` actions of `width` entries, with log σ clamped to `range`.
     pub fn new(rows: usize, width: usize, range: [f32; 2]) -> Self {
         let flat = || vec![0.0; rows * width];
@@ -82,7 +82,7 @@ impl Squashed {
     }
 
     /// With `clip`, actions are a plain Gaussian's, cut to [-1, 1], and `log_prob` is its log-density before the cut. Such
-    /// a head has no [`Squashed::gradient`].
+    /// a head has no [`TanhGaussianHead::gradient`].
     pub fn clipped(mut self, clip: bool) -> Self {
         self.clip = clip;
         self
@@ -90,7 +90,7 @@ impl Squashed {
 
     /// Samples an action for each of `rows` rows; columns of `out` are all μ, then all log σ. The rows are number
     /// `first` and on of the batch that `noise` is for.
-    pub fn sample(&mut self, simd: Simd, out: &Panels, rows: usize, noise: Noise<'_>, first: usize) {
+    pub fn sample(&mut self, simd: Simd, out: &PackedMatrix, rows: usize, noise: Noise<'_>, first: usize) {
         let n = rows * self.width;
         noise.fill(first, self.width, &mut self.eps[..n]);
         out.store_flat(&mut self.mean[..n], self.width, 0);
@@ -138,7 +138,7 @@ impl Squashed {
     }
 
     /// The gradient of `scale · (alpha · log π − Q)` at μ and log σ, into `dout`; `dq` is ∂Q/∂a, flat.
-    pub fn gradient(&self, rows: usize, alpha: f32, scale: f32, dq: &[f32], dout: &mut Panels) {
+    pub fn gradient(&self, rows: usize, alpha: f32, scale: f32, dq: &[f32], dout: &mut PackedMatrix) {
         assert!(!self.clip, "a cut has no gradient");
         for row in 0..rows {
             for j in 0..self.width {
@@ -180,14 +180,14 @@ mod tests {
             [([0.3, -1.2], [-0.5, 0.4]), ([4.0, -6.0], [-5.5, 2.5]), ([0.0, 12.0], [1.0, -4.0])]
         {
             let (eps, alpha, c) = ([0.7, -1.1], 0.2, [1.5, -0.4]);
-            let mut out = Panels::new(1, 4);
+            let mut out = PackedMatrix::new(1, 4);
             out.load_flat(&[mean[0], mean[1], log_std[0], log_std[1]].map(|x: f64| x as f32), 4, 0);
             let noise = Array2::from_shape_vec((1, 2), eps.map(|x: f64| x as f32).to_vec()).unwrap();
-            let mut head = Squashed::new(1, 2, [-5.0, 2.0]);
+            let mut head = TanhGaussianHead::new(1, 2, [-5.0, 2.0]);
             head.sample(Simd::detect(), &out, 1, Noise::Given(noise.view()), 0);
             let log_prob = loss(mean, log_std, eps, 1.0, [0.0; 2]);
             assert!((f64::from(head.log_prob[0]) - log_prob).abs() < 1e-5 * (1.0 + log_prob.abs()));
-            let mut dout = Panels::new(1, 4);
+            let mut dout = PackedMatrix::new(1, 4);
             head.gradient(1, alpha as f32, 1.0, &c.map(|x| x as f32), &mut dout);
             for i in 0..4 {
                 let at = |step: f64| {

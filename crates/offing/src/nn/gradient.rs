@@ -4,14 +4,14 @@ use super::adam::AdamStep;
 use super::buffer::{LANES, Line, read, write};
 use super::layer::Panel;
 use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, tiles};
-use super::matrix::Panels;
+use super::matrix::PackedMatrix;
 
 /// A weight gradient is a sum over batch rows, which lie in several parts; rows count in the order of the parts.
 pub(super) trait Sources: Sync {
     /// Number of parts.
     fn count(&self) -> usize;
     /// The part's layer input, output gradient and number of rows.
-    fn part(&self, i: usize) -> (&Panels, &Panels, usize);
+    fn part(&self, i: usize) -> (&PackedMatrix, &PackedMatrix, usize);
 }
 
 /// What to do with a weight's gradient.

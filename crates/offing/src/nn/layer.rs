@@ -6,7 +6,7 @@
 use super::buffer::{Buf, LANES, Line, read, write};
 use super::math::{self, Arithmetic, sigmoid};
 use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, tiles};
-use super::matrix::Panels;
+use super::matrix::PackedMatrix;
 
 /// What follows a hidden layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -54,13 +54,13 @@ impl Panel {
 
 /// `y = activation(x·W + b)` for the first `rows` rows; also the activation's slope where `slope` is given.
 pub(super) struct Forward<'a> {
-    pub x: &'a Panels,
+    pub x: &'a PackedMatrix,
     pub rows: usize,
     pub layer: &'a [Panel],
     pub which: Weights,
-    pub y: &'a mut Panels,
+    pub y: &'a mut PackedMatrix,
     pub activation: Option<Activation>,
-    pub slope: Option<&'a mut Panels>,
+    pub slope: Option<&'a mut PackedMatrix>,
 }
 
 dispatch!(
@@ -152,10 +152,10 @@ impl Ahead {
 /// One row: a tile of one row would wait on its own latency, so four panels go together. The same bits as a tile.
 #[inline(always)]
 fn forward_one<K: Kernel>(
-    x: &Panels,
+    x: &PackedMatrix,
     layer: &[Panel],
     which: Weights,
-    y: &mut Panels,
+    y: &mut PackedMatrix,
     activation: Option<Activation>,
 ) {
     let inputs = x.cols();
@@ -220,7 +220,7 @@ fn tanh<A: Arithmetic>(mut z: Line) -> Line {
 
 /// A layer with one output: a dot product per row.
 #[inline(always)]
-fn forward_column(x: &Panels, rows: usize, w: &[f32], y: &mut Panels) {
+fn forward_column(x: &PackedMatrix, rows: usize, w: &[f32], y: &mut PackedMatrix) {
     let blocks = (x.cols() + 1).div_ceil(LANES);
     for row in 0..rows {
         let mut sums = [0.0; LANES];

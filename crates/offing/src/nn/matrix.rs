@@ -11,13 +11,13 @@ use super::buffer::{Buf, LANES};
 /// `capacity` rows of `cols` columns, followed by one column of ones (so that a bias is a weight like any other) and
 /// zeros up to a whole panel.
 #[derive(Clone, Debug)]
-pub struct Panels {
+pub struct PackedMatrix {
     data: Buf,
     capacity: usize,
     cols: usize,
 }
 
-impl Panels {
+impl PackedMatrix {
     /// Zeros, with the column of ones set.
     pub fn new(capacity: usize, cols: usize) -> Self {
         let mut new =
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn what_is_loaded_comes_back_and_is_followed_by_ones() {
         let source = Array2::from_shape_fn((9, 21), |(i, j)| (i * 100 + j) as f32);
-        let mut panels = Panels::new(6, 21);
+        let mut panels = PackedMatrix::new(6, 21);
         panels.load(source.view(), 3, 6, 0);
         let mut flat = vec![0.0; 6 * 4];
         panels.store_flat(&mut flat, 4, 15);

@@ -8,9 +8,9 @@ use super::buffer::{Buf, LANES, read, write};
 use super::gradient::{Sources, Update, gradient_panel, polyak, train_panel};
 use super::layer::Panel;
 use super::matmul::Simd;
-use super::matrix::Panels;
+use super::matrix::PackedMatrix;
 use super::shape::Shape;
-use super::team::Team;
+use super::thread_pool::ThreadPool;
 use crate::rng::Rng;
 
 /// How fresh weights are drawn.
@@ -35,7 +35,7 @@ pub enum Keep {
 
 /// `nets` networks of one shape.
 #[derive(Clone, Debug)]
-pub struct Stack {
+pub struct MlpEnsemble {
     shape: Shape,
     nets: usize,
     panels: Vec<Panel>,
@@ -50,7 +50,7 @@ pub struct Net<'a> {
     simd: Simd,
 }
 
-impl Stack {
+impl MlpEnsemble {
     /// Fresh networks; targets start as copies.
     pub fn new(shape: Shape, nets: usize, init: Init, keep: Keep, rng: &mut Rng) -> Self {
         let mut stack = Self::zeros(shape, nets, keep);
@@ -80,7 +80,7 @@ impl Stack {
         stack
     }
 
-    /// Networks whose weights are all zero, to be filled with [`Stack::set`].
+    /// Networks whose weights are all zero, to be filled with [`MlpEnsemble::set`].
     pub fn zeros(shape: Shape, nets: usize, keep: Keep) -> Self {
         let panel = |l: usize| {
             let len = (shape.inputs(l) + 1) * shape.lanes(l);
@@ -98,7 +98,7 @@ impl Stack {
         self
     }
 
-    /// The same stack without weights, to be lent some by [`Stack::swap_weights`].
+    /// The same stack without weights, to be lent some by [`MlpEnsemble::swap_weights`].
     pub(crate) fn without_weights(mut self) -> Self {
         self.panels.iter_mut().for_each(|panel| panel.w = Buf::default());
         self
@@ -126,7 +126,7 @@ impl Stack {
     }
 
     /// Network `net` takes over the weights of network `from` of `other`, which has the same shape.
-    pub fn copy_weights(&mut self, net: usize, other: &Stack, from: usize) {
+    pub fn copy_weights(&mut self, net: usize, other: &MlpEnsemble, from: usize) {
         assert_eq!(self.shape, other.shape, "networks of one shape");
         let per_net = self.shape.units.len();
         let to = &mut self.panels[net * per_net..][..per_net];
@@ -136,7 +136,7 @@ impl Stack {
     }
 
     /// Exchanges the weights, and nothing else, with a stack of the same shape.
-    pub(crate) fn swap_weights(&mut self, other: &mut Stack) {
+    pub(crate) fn swap_weights(&mut self, other: &mut MlpEnsemble) {
         assert!(self.shape == other.shape && self.nets == other.nets, "stacks of one shape");
         self.panels.iter_mut().zip(&mut other.panels).for_each(|(a, b)| std::mem::swap(&mut a.w, &mut b.w));
     }
@@ -147,16 +147,16 @@ impl Stack {
     /// `source(net, layer, part)` is the layer's input, the loss's gradient at its output, and the number of rows.
     pub(crate) fn train<'s>(
         &mut self,
-        team: &Team,
+        pool: &ThreadPool,
         nets: std::ops::Range<usize>,
         parts: usize,
-        source: impl Fn(usize, usize, usize) -> (&'s Panels, &'s Panels, usize) + Sync,
+        source: impl Fn(usize, usize, usize) -> (&'s PackedMatrix, &'s PackedMatrix, usize) + Sync,
         step: &TrainStep<'_>,
     ) {
         let (shape, simd) = (&self.shape, self.simd);
         let per_net = shape.units.len();
         let panels = &mut self.panels[nets.start * per_net..nets.end * per_net];
-        team.for_each_mut(panels, |i, panel| {
+        pool.for_each_mut(panels, |i, panel| {
             let (net, (l, index)) = (nets.start + i / per_net, shape.units[i % per_net]);
             let sources = Layer::new(parts, |part| source(net, l, part));
             let decay = step.decay.get(l).copied().unwrap_or(0.0);
@@ -165,12 +165,12 @@ impl Stack {
         });
     }
 
-    /// The gradient that `Stack::train` would apply (without decay), as (weight, bias) of one layer.
+    /// The gradient that `MlpEnsemble::train` would apply (without decay), as (weight, bias) of one layer.
     pub fn gradient<'s>(
         &self,
         l: usize,
         parts: usize,
-        source: impl Fn(usize) -> (&'s Panels, &'s Panels, usize) + Sync,
+        source: impl Fn(usize) -> (&'s PackedMatrix, &'s PackedMatrix, usize) + Sync,
     ) -> (Vec<f32>, Vec<f32>) {
         let (inputs, outputs) = (self.shape.inputs(l), self.shape.outputs(l));
         let mut grads = Self::zeros(self.shape.clone(), 1, Keep::Weights);
@@ -186,7 +186,7 @@ impl Stack {
     /// the layer's input, the loss's gradient at its output, and the number of rows.
     pub(crate) fn gradient_of_part<'s>(
         &mut self,
-        source: impl Fn(usize) -> (&'s Panels, &'s Panels, usize) + Sync,
+        source: impl Fn(usize) -> (&'s PackedMatrix, &'s PackedMatrix, usize) + Sync,
     ) {
         let (shape, simd) = (&self.shape, self.simd);
         for (&(l, index), panel) in shape.units.iter().zip(&mut self.panels) {
@@ -196,8 +196,8 @@ impl Stack {
     }
 
     /// target ← (1 − τ)·target + τ·w for every network.
-    pub fn average_targets(&mut self, team: &Team, tau: f32) {
-        team.for_each_mut(&mut self.panels, |_, panel| {
+    pub fn average_targets(&mut self, pool: &ThreadPool, tau: f32) {
+        pool.for_each_mut(&mut self.panels, |_, panel| {
             for at in (0..panel.w.len()).step_by(LANES) {
                 let target = polyak(read(&panel.target, at), read(&panel.w, at), tau);
                 write(&mut panel.target, at, target);
@@ -243,7 +243,7 @@ impl Stack {
         (weight, (0..outputs).map(|j| at(inputs, j)).collect())
     }
 
-    /// Sets what [`Stack::get`] gets.
+    /// Sets what [`MlpEnsemble::get`] gets.
     pub fn set(&mut self, net: usize, l: usize, field: Field, weight: &[f32], bias: &[f32]) {
         let (inputs, outputs, lanes) = (self.shape.inputs(l), self.shape.outputs(l), self.shape.lanes(l));
         assert!(weight.len() == inputs * outputs && bias.len() == outputs, "a layer's size is fixed");
@@ -291,7 +291,7 @@ impl Field {
     }
 }
 
-/// How `Stack::train` turns gradients into weights.
+/// How `MlpEnsemble::train` turns gradients into weights.
 pub(crate) struct TrainStep<'a> {
     pub(crate) adam: AdamStep,
     /// Weight decay per layer; layers beyond its length have none.
@@ -304,20 +304,20 @@ pub(crate) struct TrainStep<'a> {
 struct Layer<'s, F> {
     parts: usize,
     source: F,
-    panels: std::marker::PhantomData<&'s Panels>,
+    panels: std::marker::PhantomData<&'s PackedMatrix>,
 }
 
-impl<'s, F: Fn(usize) -> (&'s Panels, &'s Panels, usize) + Sync> Layer<'s, F> {
+impl<'s, F: Fn(usize) -> (&'s PackedMatrix, &'s PackedMatrix, usize) + Sync> Layer<'s, F> {
     fn new(parts: usize, source: F) -> Self {
         Self { parts, source, panels: std::marker::PhantomData }
     }
 }
 
-impl<'s, F: Fn(usize) -> (&'s Panels, &'s Panels, usize) + Sync> Sources for Layer<'s, F> {
+impl<'s, F: Fn(usize) -> (&'s PackedMatrix, &'s PackedMatrix, usize) + Sync> Sources for Layer<'s, F> {
     fn count(&self) -> usize {
         self.parts
     }
-    fn part(&self, i: usize) -> (&Panels, &Panels, usize) {
+    fn part(&self, i: usize) -> (&PackedMatrix, &PackedMatrix, usize) {
         (self.source)(i)
     }
 }

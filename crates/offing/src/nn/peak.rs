@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::matmul::{Simd, multiply_adds};
-use super::team::Team;
+use super::thread_pool::ThreadPool;
 
 /// Rounds of one measurement: some 4 ms on a core of 3 GHz.
 const ROUNDS: usize = 400_000;
@@ -11,11 +11,11 @@ const ROUNDS: usize = 400_000;
 /// Multiply-adds from registers alone on every thread of the team: floating-point operations a second.
 ///
 /// It says what the machine gives *now*; measure it in turns with whatever is compared with it.
-pub fn peak(team: &Team) -> f64 {
+pub fn peak(pool: &ThreadPool) -> f64 {
     let simd = Simd::detect();
     let start = Instant::now();
-    team.for_each(team.threads(), |_| multiply_adds(simd, ROUNDS));
-    (team.threads() * ROUNDS * 10 * 8 * 2) as f64 / start.elapsed().as_secs_f64()
+    pool.for_each(pool.threads(), |_| multiply_adds(simd, ROUNDS));
+    (pool.threads() * ROUNDS * 10 * 8 * 2) as f64 / start.elapsed().as_secs_f64()
 }
 
 #[cfg(test)]
@@ -24,7 +24,7 @@ mod tests {
 
     #[test]
     fn a_peak_is_at_least_a_billion_operations_a_second() {
-        let peak = peak(&Team::new(1));
+        let peak = peak(&ThreadPool::new(1));
         assert!(peak > 1e9 && peak.is_finite(), "{peak}");
     }
 }

@@ -4,22 +4,22 @@ use std::sync::Mutex;
 
 /// Scratch space shared by threads that come and go: at most as many exist as were ever in use at once.
 #[derive(Debug)]
-pub struct Pool<T>(Mutex<Vec<T>>);
+pub struct ScratchPool<T>(Mutex<Vec<T>>);
 
-impl<T> Default for Pool<T> {
+impl<T> Default for ScratchPool<T> {
     fn default() -> Self {
         Self(Mutex::new(Vec::new()))
     }
 }
 
 /// A clone starts empty: scratch space holds nothing worth copying.
-impl<T> Clone for Pool<T> {
+impl<T> Clone for ScratchPool<T> {
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
-impl<T> Pool<T> {
+impl<T> ScratchPool<T> {
     /// Lends an item to `work`, making one when none is free.
     pub fn with<R>(&self, make: impl FnOnce() -> T, work: impl FnOnce(&mut T) -> R) -> R {
         let kept = self.0.lock().ok().and_then(|mut free| free.pop());

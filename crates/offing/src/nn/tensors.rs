@@ -16,7 +16,7 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use sha2::{Digest, Sha256};
 
-use super::mlp::{Field, Stack};
+use super::mlp::{Field, MlpEnsemble};
 use crate::error::{Error, Result};
 
 /// Key of the checksum in a file's metadata.
@@ -155,7 +155,7 @@ impl Tensors {
     }
 }
 
-impl Stack {
+impl MlpEnsemble {
     /// Adds `<prefix>.<net>.<layer>.weight` and `.bias`, in PyTorch's layout, and `….m`, `.v` and `.target` of each
     /// where the stack keeps them.
     pub fn save(&self, prefix: &str, to: &mut Tensors) {
@@ -168,7 +168,7 @@ impl Stack {
         .expect("adding tensors does not fail");
     }
 
-    /// Takes back what [`Stack::save`] added.
+    /// Takes back what [`MlpEnsemble::save`] added.
     pub fn load(&mut self, prefix: &str, from: &Tensors) -> Result<()> {
         let mut found = Vec::new();
         self.each(prefix, |_, net, l, field, name, shape| {

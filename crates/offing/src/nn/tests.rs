@@ -10,7 +10,7 @@ struct Plain {
 }
 
 impl Plain {
-    fn of(stack: &Stack, net: usize, field: Field, activation: Activation) -> Self {
+    fn of(stack: &MlpEnsemble, net: usize, field: Field, activation: Activation) -> Self {
         let wide = |v: Vec<f32>| v.into_iter().map(f64::from).collect();
         let layers = (0..stack.shape().layers())
             .map(|l| {
@@ -48,11 +48,11 @@ impl Plain {
 }
 
 struct Case {
-    stack: Stack,
+    stack: MlpEnsemble,
     plain: Plain,
     rows: Vec<Vec<f64>>,
     coefficients: Vec<f64>,
-    parts: Vec<(Panels, Trace, usize)>,
+    parts: Vec<(PackedMatrix, Activations, usize)>,
 }
 
 /// A network with `rows` rows in parts of the given sizes, run forward and backward.
@@ -60,7 +60,7 @@ fn case(sizes: &[usize], activation: Activation, split: &[usize], simd_off: bool
     let mut rng = Rng::stream(3, "case", sizes.iter().sum::<usize>() as u64);
     let (inputs, outputs) = (sizes[0], sizes[sizes.len() - 1]);
     let shape = Shape::new(inputs, &sizes[1..sizes.len() - 1], outputs, activation);
-    let mut stack = Stack::new(shape, 2, Init::Uniform, Keep::Moments, &mut rng);
+    let mut stack = MlpEnsemble::new(shape, 2, Init::Uniform, Keep::Moments, &mut rng);
     if simd_off {
         stack = stack.portable();
     }
@@ -72,10 +72,10 @@ fn case(sizes: &[usize], activation: Activation, split: &[usize], simd_off: bool
     let (mut parts, mut done) = (Vec::new(), 0);
     for &n in split {
         // Two rows more than needed: capacity and row count must not be confused.
-        let mut x = Panels::new(n + 2, inputs);
+        let mut x = PackedMatrix::new(n + 2, inputs);
         let flat: Vec<f32> = rows[done..done + n].iter().flatten().map(|&x| x as f32).collect();
         x.load_flat(&flat, inputs, 0);
-        let mut trace = Trace::new(stack.shape(), n + 2);
+        let mut trace = Activations::new(stack.shape(), n + 2);
         trace.forward(stack.net(1), Weights::Current, &x, n);
         let flat: Vec<f32> =
             coefficients[done * outputs..(done + n) * outputs].iter().map(|&c| c as f32).collect();
@@ -109,7 +109,7 @@ fn outputs_equal_the_textbook_network() {
             for (x, trace, n) in &case.parts {
                 let mut out = vec![0.0; n * outputs];
                 trace.out.store_flat(&mut out, outputs, 0);
-                let mut lean = Trace::forward_only(case.stack.shape(), n + 2);
+                let mut lean = Activations::forward_only(case.stack.shape(), n + 2);
                 lean.forward(case.stack.net(1), Weights::Current, x, *n);
                 let mut again = vec![0.0; n * outputs];
                 lean.out.store_flat(&mut again, outputs, 0);
@@ -166,7 +166,7 @@ fn input_gradients_equal_finite_differences() {
             let mut case = case(sizes, activation, &[11], false);
             let inputs = sizes[0];
             let (_, trace, n) = &mut case.parts[0];
-            let mut dx = Panels::new(*n, inputs);
+            let mut dx = PackedMatrix::new(*n, inputs);
             let cols = inputs / 2..inputs;
             trace.input_gradient(case.stack.net(1), *n, cols.clone(), &mut dx);
             for row in 0..*n {
@@ -190,14 +190,14 @@ fn a_mapped_backward_pass_gives_the_rows_it_names() {
     let mut case = case(&[5, 18, 20, 1], Activation::Relu, &[14], false);
     let (_, trace, n) = &mut case.parts[0];
     let net = case.stack.net(1);
-    let mut all = Panels::new(*n, 5);
+    let mut all = PackedMatrix::new(*n, 5);
     trace.input_gradient(net, *n, 0..5, &mut all);
     let map: Vec<u32> = vec![13, 2, 7];
     for (i, &row) in map.iter().enumerate() {
         trace.dout.data_mut()[i * LANES] = case.coefficients[row as usize] as f32;
     }
     trace.backward(net, map.len(), Some(&map));
-    let mut some = Panels::new(*n, 5);
+    let mut some = PackedMatrix::new(*n, 5);
     trace.input_gradient(net, map.len(), 0..5, &mut some);
     for (i, &row) in map.iter().enumerate() {
         for col in 0..5 {
@@ -218,7 +218,7 @@ fn training_gives_the_same_bits_for_any_threads_and_any_split_of_the_rows() {
             (x, dy, *n)
         };
         let step = TrainStep { adam, decay: &[1e-3, 1e-4], tau: None };
-        case.stack.train(&Team::new(threads), 1..2, parts.len(), source, &step);
+        case.stack.train(&ThreadPool::new(threads), 1..2, parts.len(), source, &step);
         (0..3).map(|l| case.stack.get(1, l, Field::Weight)).collect::<Vec<_>>()
     };
     let one = train(1, &[30]);
@@ -250,7 +250,13 @@ fn a_training_step_is_adam_on_the_gradient_with_decay() {
         let (x, dy) = trace.source(l, x);
         (x, dy, *n)
     };
-    case.stack.train(&Team::new(2), 1..2, 1, source, &TrainStep { adam, decay: &[0.1, 0.1], tau: None });
+    case.stack.train(
+        &ThreadPool::new(2),
+        1..2,
+        1,
+        source,
+        &TrainStep { adam, decay: &[0.1, 0.1], tau: None },
+    );
     for (l, (w, b)) in wanted.iter().enumerate() {
         let (got_w, got_b) = case.stack.get(1, l, Field::Weight);
         for (got, want) in got_w.iter().chain(&got_b).zip(w.iter().chain(b)) {
@@ -263,11 +269,11 @@ fn a_training_step_is_adam_on_the_gradient_with_decay() {
 fn fresh_weights_follow_their_distribution() {
     let mut rng = Rng::stream(0, "init", 0);
     let shape = || Shape::new(100, &[200], 3, Activation::Relu);
-    let uniform = Stack::new(shape(), 1, Init::Uniform, Keep::MomentsAndTarget, &mut rng);
+    let uniform = MlpEnsemble::new(shape(), 1, Init::Uniform, Keep::MomentsAndTarget, &mut rng);
     let (w, b) = uniform.get(0, 0, Field::Weight);
     assert!(w.iter().chain(&b).all(|x| x.abs() <= 0.1) && w.iter().any(|x| x.abs() > 0.0999));
     assert_eq!(uniform.get(0, 1, Field::Target), uniform.get(0, 1, Field::Weight));
-    let normal = Stack::new(shape(), 1, Init::TruncatedNormal, Keep::Weights, &mut rng);
+    let normal = MlpEnsemble::new(shape(), 1, Init::TruncatedNormal, Keep::Weights, &mut rng);
     let (w, b) = normal.get(0, 0, Field::Weight);
     let var = w.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / w.len() as f64;
     // A normal cut at two deviations has 0.774 of its variance left.

@@ -5,7 +5,9 @@ use super::policy::Standard;
 use super::regression::Regression;
 use crate::batch::Mat;
 use crate::error::{Error, Result};
-use crate::nn::{Activation, Init, Keep, Panels, Shape, Stack, Team, Tensors, Trace, Weights};
+use crate::nn::{
+    Activation, Activations, Init, Keep, MlpEnsemble, PackedMatrix, Shape, Tensors, ThreadPool, Weights,
+};
 use crate::rng::Rng;
 
 /// Rows a thread takes at once when values are only read.
@@ -32,19 +34,19 @@ impl Baseline {
     /// A fresh baseline, which is 0 everywhere until it was fitted.
     pub fn new(cfg: &BaselineConfig, standard: Standard, rng: &mut Rng) -> Self {
         let shape = Shape::new(standard.width() + POWERS, &cfg.hidden, 1, Activation::Relu);
-        let stack = Stack::new(shape, 1, Init::Uniform, Keep::Weights, rng);
+        let stack = MlpEnsemble::new(shape, 1, Init::Uniform, Keep::Weights, rng);
         let regression = Regression::of(&stack, cfg.lr, cfg.decay);
         Self { epochs: cfg.epochs, regression, standard, scale: 0.0 }
     }
 
     /// Values of states at times (steps since the start).
-    pub fn values(&self, team: &Team, obs: &Mat, time: &[u32]) -> Vec<f32> {
+    pub fn values(&self, pool: &ThreadPool, obs: &Mat, time: &[u32]) -> Vec<f32> {
         let (mut out, stack) = (vec![0.0; time.len()], &self.regression.stack);
         let mut chunks: Vec<_> = out.chunks_mut(CHUNK).collect();
-        team.for_each_mut(&mut chunks, |i, values| {
+        pool.for_each_mut(&mut chunks, |i, values| {
             let (first, n) = (i * CHUNK, values.len());
-            let mut x = Panels::new(n, stack.shape().inputs(0));
-            let mut trace = Trace::forward_only(stack.shape(), n);
+            let mut x = PackedMatrix::new(n, stack.shape().inputs(0));
+            let mut trace = Activations::forward_only(stack.shape(), n);
             (0..n).for_each(|k| features(&self.standard, obs, time, first + k, &mut x, k));
             trace.forward(stack.net(0), Weights::Current, &x, n);
             trace.out.store_flat(values, 1, 0);
@@ -60,7 +62,7 @@ impl Baseline {
     /// A loss that is not finite.
     pub fn fit(
         &mut self,
-        team: &Team,
+        pool: &ThreadPool,
         obs: &Mat,
         time: &[u32],
         returns: &[f32],
@@ -73,9 +75,10 @@ impl Baseline {
         }
         let (standard, scale, mut loss) = (&self.standard, self.scale, 0.0);
         for _ in 0..self.epochs {
-            let load = |row: usize, x: &mut Panels, to: usize| features(standard, obs, time, row, x, to);
+            let load =
+                |row: usize, x: &mut PackedMatrix, to: usize| features(standard, obs, time, row, x, to);
             let target = |row: usize, _: usize| (f64::from(returns[row]) / scale) as f32;
-            loss = self.regression.pass(team, (returns.len(), batch), load, target, rng, &mut || Ok(()))?;
+            loss = self.regression.pass(pool, (returns.len(), batch), load, target, rng, &mut || Ok(()))?;
         }
         if !loss.is_finite() {
             return Err(Error::Invalid(format!(
@@ -103,7 +106,7 @@ impl Baseline {
 }
 
 /// Features of a state at its time: the state, standardised and cut, and four powers of the time.
-fn features(standard: &Standard, obs: &Mat, time: &[u32], row: usize, x: &mut Panels, to: usize) {
+fn features(standard: &Standard, obs: &Mat, time: &[u32], row: usize, x: &mut PackedMatrix, to: usize) {
     for (col, &value) in obs.row(row).iter().enumerate() {
         let at = x.at(to, col);
         x.data_mut()[at] = standard.apply(col, value).clamp(-FAR, FAR);

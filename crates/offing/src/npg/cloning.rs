@@ -5,7 +5,7 @@ use super::policy::GaussianPolicy;
 use super::regression::Regression;
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::nn::Team;
+use crate::nn::ThreadPool;
 use crate::rng::Rng;
 
 /// Minimises mean (μ(s) − a)² over the data, in `cfg.clone_epochs` passes; the noise stays as it is. Returns the mean loss
@@ -13,7 +13,7 @@ use crate::rng::Rng;
 pub fn clone_behaviour(
     cfg: &NpgConfig,
     policy: &mut GaussianPolicy,
-    team: &Team,
+    pool: &ThreadPool,
     data: &Batch,
     batch: usize,
     rng: &mut Rng,
@@ -21,7 +21,7 @@ pub fn clone_behaviour(
 ) -> Result<f64> {
     let mut regression = Regression::of(&policy.stack, cfg.clone_lr, 0.0);
     let standard = &policy.standard;
-    let load = |row: usize, x: &mut crate::nn::Panels, to: usize| {
+    let load = |row: usize, x: &mut crate::nn::PackedMatrix, to: usize| {
         for (col, &value) in data.obs.row(row).iter().enumerate() {
             let at = x.at(to, col);
             x.data_mut()[at] = standard.apply(col, value);
@@ -29,7 +29,7 @@ pub fn clone_behaviour(
     };
     let mut loss = 0.0;
     for _ in 0..cfg.clone_epochs {
-        loss = regression.pass(team, (data.len(), batch), load, |row, j| data.act[[row, j]], rng, tick)?;
+        loss = regression.pass(pool, (data.len(), batch), load, |row, j| data.act[[row, j]], rng, tick)?;
     }
     if !loss.is_finite() {
         return Err(Error::Invalid(format!(

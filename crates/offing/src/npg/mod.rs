@@ -2,10 +2,10 @@
 //! and one step of steepest ascent in the metric of the policy's own distribution.
 //!
 //! ```
-//! use offing::nn::Team;
+//! use offing::nn::ThreadPool;
 //! use offing::npg::{GaussianPolicy, NpgConfig, Standard, improve};
 //! use offing::{Mat, Rng};
-//! let (cfg, team) = (NpgConfig::default(), Team::new(2));
+//! let (cfg, team) = (NpgConfig::default(), ThreadPool::new(2));
 //! let mut policy = GaussianPolicy::new(&cfg, Standard::none(3), 1, &mut Rng::stream(0, "init", 0));
 //! let obs = Mat::from_shape_fn((300, 3), |(i, j)| (i as f32 * 0.1 + j as f32).sin());
 //! let act = policy.sample(&team, obs.view(), offing::nn::Noise::Key(0));

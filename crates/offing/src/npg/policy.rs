@@ -9,7 +9,8 @@ use super::config::NpgConfig;
 use crate::batch::Mat;
 use crate::error::Result;
 use crate::nn::{
-    Activation, Field, Init, Keep, Noise, Panels, Pool, Shape, Stack, Team, Tensors, Trace, Weights,
+    Activation, Activations, Field, Init, Keep, MlpEnsemble, Noise, PackedMatrix, ScratchPool, Shape,
+    Tensors, ThreadPool, Weights,
 };
 use crate::rng::Rng;
 use crate::sac::Actor;
@@ -23,11 +24,11 @@ const CONSTANT: f64 = 1e-6;
 /// A Gaussian policy.
 #[derive(Clone, Debug)]
 pub struct GaussianPolicy {
-    pub(super) stack: Stack,
+    pub(super) stack: MlpEnsemble,
     pub(super) log_std: Vec<f32>,
     range: [f32; 2],
     pub(super) standard: Standard,
-    scratch: Pool<(Panels, Trace)>,
+    scratch: ScratchPool<(PackedMatrix, Activations)>,
 }
 
 /// How states are brought to mean 0 and deviation 1 before a network sees them.
@@ -70,7 +71,7 @@ impl Standard {
     }
 
     /// Puts rows `first..first + rows` of `obs`, standardised, into `to`.
-    pub(super) fn load(&self, obs: ArrayView2<'_, f32>, first: usize, rows: usize, to: &mut Panels) {
+    pub(super) fn load(&self, obs: ArrayView2<'_, f32>, first: usize, rows: usize, to: &mut PackedMatrix) {
         let mut line = vec![0.0; self.width()];
         for row in 0..rows {
             let source = obs.row(first + row);
@@ -84,13 +85,13 @@ impl GaussianPolicy {
     /// A fresh policy, whose mean hardly depends on the state at first.
     pub fn new(cfg: &NpgConfig, standard: Standard, act_dim: usize, rng: &mut Rng) -> Self {
         let shape = Shape::new(standard.width(), &cfg.hidden, act_dim, Activation::Tanh);
-        let mut stack = Stack::new(shape, 1, Init::Uniform, Keep::Weights, rng);
+        let mut stack = MlpEnsemble::new(shape, 1, Init::Uniform, Keep::Weights, rng);
         let last = stack.shape().layers() - 1;
         let (mut weight, mut bias) = stack.get(0, last, Field::Weight);
         weight.iter_mut().chain(&mut bias).for_each(|w| *w *= 0.01);
         stack.set(0, last, Field::Weight, &weight, &bias);
         let log_std = vec![cfg.log_std; act_dim];
-        Self { stack, log_std, range: cfg.log_std_range, standard, scratch: Pool::default() }
+        Self { stack, log_std, range: cfg.log_std_range, standard, scratch: ScratchPool::default() }
     }
 
     /// Width of an observation.
@@ -115,14 +116,16 @@ impl GaussianPolicy {
     }
 
     /// Actions for a batch, before the cut. Row i's noise depends on the noise's key and i alone.
-    pub fn sample(&self, team: &Team, obs: ArrayView2<'_, f32>, noise: Noise<'_>) -> Mat {
+    pub fn sample(&self, pool: &ThreadPool, obs: ArrayView2<'_, f32>, noise: Noise<'_>) -> Mat {
         let (rows, width) = (obs.nrows(), self.act_dim());
         assert_eq!(obs.ncols(), self.obs_dim(), "observations of the width this policy was made for");
         let mut act = vec![0.0; rows * width];
         let std: Vec<f32> = self.log_std.iter().map(|l| l.exp()).collect();
         let mut chunks: Vec<_> = act.chunks_mut(CHUNK * width).collect();
-        let make = || (Panels::new(CHUNK, self.obs_dim()), Trace::forward_only(self.stack.shape(), CHUNK));
-        team.for_each_mut(&mut chunks, |i, act| {
+        let make = || {
+            (PackedMatrix::new(CHUNK, self.obs_dim()), Activations::forward_only(self.stack.shape(), CHUNK))
+        };
+        pool.for_each_mut(&mut chunks, |i, act| {
             let (first, n) = (i * CHUNK, act.len() / width);
             noise.fill(first, width, act);
             self.scratch.with(make, |(x, trace)| {

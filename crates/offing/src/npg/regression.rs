@@ -1,13 +1,16 @@
 //! Least squares by Adam: how the baseline learns returns and how a policy's mean learns the dataset's actions.
 
 use crate::error::Result;
-use crate::nn::{AdamConfig, AdamStep, Keep, Panels, Shape, Stack, Team, Tensors, Trace, TrainStep, Weights};
+use crate::nn::{
+    Activations, AdamConfig, AdamStep, Keep, MlpEnsemble, PackedMatrix, Shape, Tensors, ThreadPool,
+    TrainStep, Weights,
+};
 use crate::rng::Rng;
 
 /// A network under training.
 #[derive(Debug)]
 pub(super) struct Regression {
-    pub(super) stack: Stack,
+    pub(super) stack: MlpEnsemble,
     /// Steps taken by the optimiser.
     pub(super) steps: u64,
     pub(super) lr: f64,
@@ -18,22 +21,27 @@ pub(super) struct Regression {
 /// One thread's share of a batch.
 struct Part {
     rows: std::ops::Range<usize>,
-    x: Panels,
-    trace: Trace,
+    x: PackedMatrix,
+    trace: Activations,
     loss: Vec<f64>,
 }
 
 impl Part {
     fn new(shape: &Shape, rows: std::ops::Range<usize>) -> Self {
         let n = rows.len();
-        Self { rows, x: Panels::new(n, shape.inputs(0)), trace: Trace::new(shape, n), loss: vec![0.0; n] }
+        Self {
+            rows,
+            x: PackedMatrix::new(n, shape.inputs(0)),
+            trace: Activations::new(shape, n),
+            loss: vec![0.0; n],
+        }
     }
 }
 
 impl Regression {
     /// Trains the first network of `stack`, with fresh moments.
-    pub(super) fn of(stack: &Stack, lr: f64, decay: f32) -> Self {
-        let mut trained = Stack::zeros(stack.shape().clone(), 1, Keep::Moments);
+    pub(super) fn of(stack: &MlpEnsemble, lr: f64, decay: f32) -> Self {
+        let mut trained = MlpEnsemble::zeros(stack.shape().clone(), 1, Keep::Moments);
         trained.copy_weights(0, stack, 0);
         Self { stack: trained, steps: 0, lr, decay }
     }
@@ -44,9 +52,9 @@ impl Regression {
     /// called after every batch; an error it returns ends the pass.
     pub(super) fn pass(
         &mut self,
-        team: &Team,
+        pool: &ThreadPool,
         (rows, batch): (usize, usize),
-        load: impl Fn(usize, &mut Panels, usize) + Sync,
+        load: impl Fn(usize, &mut PackedMatrix, usize) + Sync,
         target: impl Fn(usize, usize) -> f32 + Sync,
         rng: &mut Rng,
         tick: &mut dyn FnMut() -> Result<()>,
@@ -57,13 +65,13 @@ impl Regression {
         let decay = vec![self.decay; self.stack.shape().layers()];
         let (mut total, mut parts) = (0.0, Vec::<Part>::new());
         for picks in order.chunks(batch) {
-            let (n, count) = (picks.len(), team.parts(picks.len()));
+            let (n, count) = (picks.len(), pool.parts(picks.len()));
             if parts.last().is_none_or(|p| p.rows.end != n) {
                 let share = |i: usize| i * n / count..(i + 1) * n / count;
                 parts = (0..count).map(|i| Part::new(self.stack.shape(), share(i))).collect();
             }
             let net = self.stack.net(0);
-            team.for_each_mut(&mut parts, |_, p| {
+            pool.for_each_mut(&mut parts, |_, p| {
                 let (picks, rows) = (&picks[p.rows.clone()], p.rows.len());
                 picks.iter().enumerate().for_each(|(k, &row)| load(row, &mut p.x, k));
                 p.trace.forward(net, Weights::Current, &p.x, rows);
@@ -86,7 +94,7 @@ impl Regression {
                 let (x, dy) = part.trace.source(l, &part.x);
                 (x, dy, part.rows.len())
             };
-            self.stack.train(team, 0..1, parts.len(), source, &TrainStep { adam, decay: &decay, tau: None });
+            self.stack.train(pool, 0..1, parts.len(), source, &TrainStep { adam, decay: &decay, tau: None });
             tick()?;
         }
         Ok(total / rows.max(1) as f64)

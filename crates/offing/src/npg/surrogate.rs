@@ -10,7 +10,7 @@
 
 use super::policy::GaussianPolicy;
 use crate::batch::Mat;
-use crate::nn::{Keep, Panels, Stack, Tangent, Team, Trace, Weights};
+use crate::nn::{Activations, Jvp, Keep, MlpEnsemble, PackedMatrix, ThreadPool, Weights};
 
 /// Rows of a part: their activations stay in a core's own cache from one pass to the next.
 const PART: usize = 256;
@@ -18,23 +18,23 @@ const PART: usize = 256;
 /// The samples of one update, seen from the policy that made them.
 pub struct Surrogate<'a> {
     policy: &'a GaussianPolicy,
-    team: &'a Team,
+    pool: &'a ThreadPool,
     act: &'a Mat,
     advantage: &'a [f32],
     /// σ⁻².
     precision: Vec<f32>,
     parts: Vec<Part>,
-    direction: Stack,
+    direction: MlpEnsemble,
 }
 
 struct Part {
     first: usize,
     rows: usize,
-    x: Panels,
-    trace: Trace,
-    tangent: Tangent,
+    x: PackedMatrix,
+    trace: Activations,
+    tangent: Jvp,
     /// Sum over the part's rows of the gradient of the network's weights.
-    gradient: Stack,
+    gradient: MlpEnsemble,
     /// Σ over rows, for each log σ.
     log_std: Vec<f64>,
     /// μ of the old policy, flat.
@@ -47,7 +47,7 @@ impl<'a> Surrogate<'a> {
     /// Runs the policy on the states `obs`, in which it took the actions `act` (before the cut).
     pub fn new(
         policy: &'a GaussianPolicy,
-        team: &'a Team,
+        pool: &'a ThreadPool,
         obs: &Mat,
         act: &'a Mat,
         advantage: &'a [f32],
@@ -59,24 +59,24 @@ impl<'a> Surrogate<'a> {
             Part {
                 first,
                 rows: n,
-                x: Panels::new(n, policy.obs_dim()),
-                trace: Trace::new(shape, n),
-                tangent: Tangent::new(shape, n),
-                gradient: Stack::zeros(shape.clone(), 1, Keep::Weights),
+                x: PackedMatrix::new(n, policy.obs_dim()),
+                trace: Activations::new(shape, n),
+                tangent: Jvp::new(shape, n),
+                gradient: MlpEnsemble::zeros(shape.clone(), 1, Keep::Weights),
                 log_std: vec![0.0; width],
                 mean: vec![0.0; n * width],
                 sums: [0.0; 2],
             }
         };
         let mut parts: Vec<Part> = (0..rows.div_ceil(PART)).map(part).collect();
-        team.for_each_mut(&mut parts, |_, p| {
+        pool.for_each_mut(&mut parts, |_, p| {
             policy.standard.load(obs.view(), p.first, p.rows, &mut p.x);
             p.trace.forward(policy.stack.net(0), Weights::Current, &p.x, p.rows);
             p.trace.out.store_flat(&mut p.mean, width, 0);
         });
         let precision = policy.log_std.iter().map(|&l| (-2.0 * f64::from(l)).exp() as f32).collect();
-        let direction = Stack::zeros(shape.clone(), 1, Keep::Weights);
-        Self { policy, team, act, advantage, precision, parts, direction }
+        let direction = MlpEnsemble::zeros(shape.clone(), 1, Keep::Weights);
+        Self { policy, pool, act, advantage, precision, parts, direction }
     }
 
     fn rows(&self) -> f64 {
@@ -86,7 +86,7 @@ impl<'a> Surrogate<'a> {
     /// ∇L at the old policy, in the order of [`GaussianPolicy::params`].
     pub fn gradient(&mut self) -> Vec<f64> {
         let (policy, act, advantage, precision) = (self.policy, self.act, self.advantage, &self.precision);
-        self.team.for_each_mut(&mut self.parts, |_, p| {
+        self.pool.for_each_mut(&mut self.parts, |_, p| {
             let width = precision.len();
             p.log_std.fill(0.0);
             for i in 0..p.rows {
@@ -101,7 +101,7 @@ impl<'a> Surrogate<'a> {
             }
             p.back(policy);
         });
-        let mut gradient = Stack::sum(self.parts.iter().map(|p| &p.gradient));
+        let mut gradient = MlpEnsemble::sum(self.parts.iter().map(|p| &p.gradient));
         gradient
             .extend((0..self.precision.len()).map(|j| self.parts.iter().map(|p| p.log_std[j]).sum::<f64>()));
         let rows = self.rows();
@@ -116,7 +116,7 @@ impl<'a> Surrogate<'a> {
         let narrow: Vec<f32> = weights.iter().map(|&v| v as f32).collect();
         self.direction.set_flat(0, &narrow);
         let direction = &self.direction;
-        self.team.for_each_mut(&mut self.parts, |_, p| {
+        self.pool.for_each_mut(&mut self.parts, |_, p| {
             p.tangent.along(policy.stack.net(0), direction.net(0), &p.trace, &p.x, p.rows);
             for i in 0..p.rows {
                 for (j, precision) in precision.iter().enumerate() {
@@ -126,7 +126,7 @@ impl<'a> Surrogate<'a> {
             }
             p.back(policy);
         });
-        let mut product = Stack::sum(self.parts.iter().map(|p| &p.gradient));
+        let mut product = MlpEnsemble::sum(self.parts.iter().map(|p| &p.gradient));
         product.iter_mut().for_each(|x| *x /= rows);
         product.extend(log_std.iter().map(|v| 2.0 * v));
         product
@@ -135,7 +135,7 @@ impl<'a> Surrogate<'a> {
     /// L of `new` and mean KL(old ‖ new). Ends the use of this value: activations are overwritten.
     pub fn compare(mut self, new: &GaussianPolicy) -> (f64, f64) {
         let (old, act, advantage) = (self.policy, self.act, self.advantage);
-        self.team.for_each_mut(&mut self.parts, |_, p| {
+        self.pool.for_each_mut(&mut self.parts, |_, p| {
             let width = old.act_dim();
             p.trace.forward(new.stack.net(0), Weights::Current, &p.x, p.rows);
             p.sums = [0.0; 2];

@@ -3,7 +3,7 @@
 use super::solve::dot;
 use super::*;
 use crate::batch::{Batch, Mat};
-use crate::nn::{Noise, Team};
+use crate::nn::{Noise, ThreadPool};
 use crate::policy::{Deterministic, Policy, TanhGaussian};
 use crate::rng::Rng;
 use crate::sac::Mean;
@@ -28,7 +28,7 @@ fn case(rows: usize, act_dim: usize) -> Case {
     let mut policy = GaussianPolicy::new(&cfg(), Standard::of(&obs), act_dim, &mut rng);
     let params: Vec<f32> = policy.params().iter().map(|p| p + 0.3 * rng.normal() as f32).collect();
     policy.set_params(&params);
-    let act = policy.sample(&Team::new(1), obs.view(), Noise::Key(3));
+    let act = policy.sample(&ThreadPool::new(1), obs.view(), Noise::Key(3));
     let advantage = (0..rows).map(|_| rng.normal() as f32).collect();
     Case { policy, obs, act, advantage }
 }
@@ -86,8 +86,8 @@ fn the_gradient_equals_finite_differences_of_the_surrogate() {
     for act_dim in [3, 1] {
         let case = case(300, act_dim);
         let theta = wide(&case.policy.params());
-        let team = Team::new(2);
-        let found = Surrogate::new(&case.policy, &team, &case.obs, &case.act, &case.advantage).gradient();
+        let pool = ThreadPool::new(2);
+        let found = Surrogate::new(&case.policy, &pool, &case.obs, &case.act, &case.advantage).gradient();
         assert_eq!(found.len(), theta.len());
         for (i, found) in found.iter().enumerate() {
             let at = |step: f64| plain(&case, &theta, &along(&theta, &unit(theta.len(), i), step)).0;
@@ -102,8 +102,8 @@ fn the_fisher_product_equals_the_kl_divergences_curvature() {
     for act_dim in [3, 1] {
         let case = case(300, act_dim);
         let theta = wide(&case.policy.params());
-        let (team, mut rng) = (Team::new(2), Rng::stream(0, "v", 0));
-        let mut surrogate = Surrogate::new(&case.policy, &team, &case.obs, &case.act, &case.advantage);
+        let (pool, mut rng) = (ThreadPool::new(2), Rng::stream(0, "v", 0));
+        let mut surrogate = Surrogate::new(&case.policy, &pool, &case.obs, &case.act, &case.advantage);
         let random: Vec<f64> = (0..theta.len()).map(|_| rng.normal()).collect();
         let product = surrogate.fisher(&random);
         for i in (0..theta.len()).step_by(7).chain(theta.len() - act_dim..theta.len()) {
@@ -125,17 +125,17 @@ fn the_fisher_product_equals_the_kl_divergences_curvature() {
 
 #[test]
 fn an_update_is_the_dense_natural_gradient_and_its_figures_are_those_of_the_formulas() {
-    let (case, team) = (case(500, 2), Team::new(2));
+    let (case, pool) = (case(500, 2), ThreadPool::new(2));
     let cfg = NpgConfig { cg_iterations: 400, damping: 1e-2, log_std_range: [-3.0, 3.0], ..cfg() };
     let mut old = case.policy.clone();
     old.set_params(&case.policy.params());
     let theta = wide(&old.params());
     let n = theta.len();
-    let mut surrogate = Surrogate::new(&old, &team, &case.obs, &case.act, &case.advantage);
+    let mut surrogate = Surrogate::new(&old, &pool, &case.obs, &case.act, &case.advantage);
     let gradient = surrogate.gradient();
     let columns: Vec<Vec<f64>> = (0..n).map(|i| surrogate.fisher(&unit(n, i))).collect();
     let mut new = old.clone();
-    let found = improve(&cfg, &mut new, &team, &case.obs, &case.act, &case.advantage).unwrap();
+    let found = improve(&cfg, &mut new, &pool, &case.obs, &case.act, &case.advantage).unwrap();
     // (F + damping)·(θ' − θ) / step = g, with F column by column.
     let moved: Vec<f64> = wide(&new.params()).iter().zip(&theta).map(|(a, b)| (a - b) / found.step).collect();
     let size = dot(&gradient, &gradient).sqrt();
@@ -155,13 +155,13 @@ fn an_update_is_the_dense_natural_gradient_and_its_figures_are_those_of_the_form
 fn threads_do_not_change_a_bit() {
     let case = case(1000, 3);
     let run = |threads: usize| {
-        let (team, mut policy) = (Team::new(threads), case.policy.clone());
-        let found = improve(&cfg(), &mut policy, &team, &case.obs, &case.act, &case.advantage).unwrap();
+        let (pool, mut policy) = (ThreadPool::new(threads), case.policy.clone());
+        let found = improve(&cfg(), &mut policy, &pool, &case.obs, &case.act, &case.advantage).unwrap();
         let mut baseline =
             Baseline::new(&BaselineConfig::default(), Standard::of(&case.obs), &mut Rng::stream(0, "b", 0));
         let time: Vec<u32> = (0..1000).map(|i| i % 40).collect();
         let mut rng = Rng::stream(0, "fit", 0);
-        let error = baseline.fit(&team, &case.obs, &time, &case.advantage, 96, &mut rng).unwrap();
+        let error = baseline.fit(&pool, &case.obs, &time, &case.advantage, 96, &mut rng).unwrap();
         (found, policy.params(), error.to_bits(), baseline.save())
     };
     assert_eq!(run(1), run(2));
@@ -170,7 +170,7 @@ fn threads_do_not_change_a_bit() {
 
 #[test]
 fn a_baseline_learns_returns_of_any_size_and_resumes_bit_for_bit() {
-    let (rows, team) = (2000, Team::new(2));
+    let (rows, pool) = (2000, ThreadPool::new(2));
     let mut rng = Rng::stream(4, "rows", 0);
     let obs = Mat::from_shape_fn((rows, 3), |_| 5.0 + 2.0 * rng.normal() as f32);
     let time: Vec<u32> = (0..rows as u32).map(|i| i % 500).collect();
@@ -178,27 +178,27 @@ fn a_baseline_learns_returns_of_any_size_and_resumes_bit_for_bit() {
         (0..rows).map(|i| 3000.0 * (obs[[i, 0]] - 5.0) - 10.0 * time[i] as f32 + 4000.0).collect();
     let cfg = BaselineConfig::default();
     let mut baseline = Baseline::new(&cfg, Standard::of(&obs), &mut rng);
-    assert!(baseline.values(&team, &obs, &time).iter().all(|&v| v == 0.0), "nothing is known yet");
-    let first = baseline.fit(&team, &obs, &time, &returns, 256, &mut rng).unwrap();
+    assert!(baseline.values(&pool, &obs, &time).iter().all(|&v| v == 0.0), "nothing is known yet");
+    let first = baseline.fit(&pool, &obs, &time, &returns, 256, &mut rng).unwrap();
     let mut last = first;
     for _ in 0..60 {
-        last = baseline.fit(&team, &obs, &time, &returns, 256, &mut rng).unwrap();
+        last = baseline.fit(&pool, &obs, &time, &returns, 256, &mut rng).unwrap();
     }
     assert!(last < 0.01 && last < 0.1 * first, "{first} {last}");
-    let values = baseline.values(&team, &obs, &time);
+    let values = baseline.values(&pool, &obs, &time);
     let off: f32 = values.iter().zip(&returns).map(|(v, r)| (v - r).abs()).sum::<f32>() / rows as f32;
     assert!(off < 700.0, "{off}");
     let mut again = Baseline::new(&cfg, Standard::of(&obs), &mut Rng::stream(9, "other", 0));
     again.load(&baseline.save()).unwrap();
     for b in [&mut baseline, &mut again] {
-        b.fit(&team, &obs, &time, &returns, 256, &mut Rng::stream(5, "go on", 0)).unwrap();
+        b.fit(&pool, &obs, &time, &returns, 256, &mut Rng::stream(5, "go on", 0)).unwrap();
     }
     assert_eq!(baseline.save(), again.save());
 }
 
 #[test]
 fn cloning_learns_the_data_and_the_written_policy_acts_like_the_trained_one() {
-    let (rows, team) = (3000, Team::new(2));
+    let (rows, pool) = (3000, ThreadPool::new(2));
     let mut rng = Rng::stream(3, "rows", 0);
     let obs =
         Mat::from_shape_fn((rows, 3), |(_, j)| (10.0 * j as f64 + rng.normal() * (j + 1) as f64) as f32);
@@ -218,14 +218,14 @@ fn cloning_learns_the_data_and_the_written_policy_acts_like_the_trained_one() {
         ticks += 1;
         Ok(())
     };
-    let loss = clone_behaviour(&cfg, &mut policy, &team, &data, 256, &mut rng, &mut tick).unwrap();
+    let loss = clone_behaviour(&cfg, &mut policy, &pool, &data, 256, &mut rng, &mut tick).unwrap();
     assert!(loss < 2e-3 && ticks == 60 * 12, "{loss} {ticks}");
     assert_eq!(policy.log_std(), kept, "cloning leaves the noise alone");
 
     let bytes = policy.to_policy().to_bytes().unwrap();
     let plain = TanhGaussian::from_bytes(&bytes, std::path::Path::new("p")).unwrap();
     let actor = policy.to_actor().unwrap();
-    let means = policy.sample(&team, data.obs.view(), Noise::Zero);
+    let means = policy.sample(&pool, data.obs.view(), Noise::Zero);
     let (mut a, mut b) = ([0.0; 2], [0.0; 2]);
     for row in (0..rows).step_by(100) {
         let obs = data.obs.row(row).to_vec();
@@ -241,6 +241,6 @@ fn cloning_learns_the_data_and_the_written_policy_acts_like_the_trained_one() {
     assert_eq!(other.params(), policy.params());
     let mut broken = data.clone();
     broken.act[[7, 0]] = f32::NAN;
-    let error = clone_behaviour(&cfg, &mut other, &team, &broken, 256, &mut rng, &mut || Ok(())).unwrap_err();
+    let error = clone_behaviour(&cfg, &mut other, &pool, &broken, 256, &mut rng, &mut || Ok(())).unwrap_err();
     assert!(error.to_string().contains("cloning loss became NaN"), "{error}");
 }

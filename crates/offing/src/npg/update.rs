@@ -6,7 +6,7 @@ use super::solve::{conjugate_gradient, dot};
 use super::surrogate::Surrogate;
 use crate::batch::Mat;
 use crate::error::{Error, Result};
-use crate::nn::Team;
+use crate::nn::ThreadPool;
 
 /// What an update did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -29,13 +29,13 @@ pub struct Improvement {
 pub fn improve(
     cfg: &NpgConfig,
     policy: &mut GaussianPolicy,
-    team: &Team,
+    pool: &ThreadPool,
     obs: &Mat,
     act: &Mat,
     advantage: &[f32],
 ) -> Result<Improvement> {
     let old = policy.clone();
-    let mut surrogate = Surrogate::new(&old, team, obs, act, advantage);
+    let mut surrogate = Surrogate::new(&old, pool, obs, act, advantage);
     let gradient = surrogate.gradient();
     let damped = |v: &[f64]| -> Vec<f64> {
         surrogate.fisher(v).iter().zip(v).map(|(fv, v)| fv + cfg.damping * v).collect()

@@ -7,10 +7,10 @@ use super::first_states;
 use crate::batch::{Batch, Mat};
 use crate::data::Dataset;
 use crate::error::{Error, Result};
-use crate::nn::{Team, Weights};
+use crate::nn::{ThreadPool, Weights};
 use crate::replay::gather;
 use crate::rng::Rng;
-use crate::run::Flow;
+use crate::run::ControlFlow;
 use crate::sac::{Actor, Sac, SacConfig};
 
 /// How Q is fitted.
@@ -54,9 +54,9 @@ pub fn fitted_q(
     cfg: &FittedQConfig,
     data: &Dataset,
     policy: &Actor,
-    team: &Team,
+    pool: &ThreadPool,
     seed: u64,
-    watch: &mut dyn FnMut(u64) -> Flow,
+    watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<FittedQ> {
     let rows = &data.rows;
     if cfg.steps == 0 || cfg.batch == 0 {
@@ -70,8 +70,8 @@ pub fn fitted_q(
         ..SacConfig::default()
     };
     let mut q =
-        Sac::new(&sac, rows.obs_dim(), rows.act_dim(), team, &mut Rng::stream(seed, "fitted-q/init", 0))?;
-    let next_act = policy.mean_batch(team, &rows.next_obs);
+        Sac::new(&sac, rows.obs_dim(), rows.act_dim(), pool, &mut Rng::stream(seed, "fitted-q/init", 0))?;
+    let next_act = policy.mean_batch(pool, &rows.next_obs);
     let reach = Reach::of(&rows.rew, cfg.gamma);
     let mut batch = Batch::empty(rows.obs_dim(), rows.act_dim());
     let (mut error, mut counted) = (0.0, 0);
@@ -95,12 +95,12 @@ pub fn fitted_q(
         if step >= cfg.steps - cfg.steps.div_ceil(10) {
             (error, counted) = (error + loss, counted + 1);
         }
-        if (step + 1).is_multiple_of(100) && watch(step + 1) == Flow::Stop {
+        if (step + 1).is_multiple_of(100) && watch(step + 1) == ControlFlow::Break(()) {
             return Err(Error::Stopped);
         }
     }
     let starts: Mat = first_states(data);
-    let values = q.min_q(Weights::Current, starts.view(), policy.mean_batch(team, &starts).view());
+    let values = q.min_q(Weights::Current, starts.view(), policy.mean_batch(pool, &starts).view());
     let value = values.iter().map(|&v| f64::from(v)).sum::<f64>() / values.len() as f64;
     Ok(FittedQ { value, error: (error / f64::from(counted)).sqrt() })
 }

@@ -4,10 +4,10 @@ use ndarray::Axis;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Mat;
-use crate::dynamics::Step;
+use crate::dynamics::ModelStep;
 use crate::error::{Error, Result};
-use crate::imagination::Imagination;
 use crate::rng::Rng;
+use crate::rollout::ModelRollout;
 use crate::sac::Actor;
 
 /// How far policies are followed.
@@ -47,7 +47,7 @@ pub struct ModelReturn {
 /// that penalises; `worst` is the penalised reward that every step after an explosion counts, the least a step can bring.
 pub fn model_return(
     cfg: &ModelReturnConfig,
-    dream: &mut Imagination<'_>,
+    dream: &mut ModelRollout<'_>,
     policy: &Actor,
     starts: Mat,
     worst: f64,
@@ -75,11 +75,11 @@ pub fn model_return(
         let scores = match dream.estimator {
             // Estimators that look at rows alone leave scoring to whoever needs it.
             Some(estimator) if rollout.u.iter().any(|u| u.is_nan()) => {
-                estimator.score(&Step::of_rows(rows))?.to_vec()
+                estimator.score(&ModelStep::of_rows(rows))?.to_vec()
             }
             _ => rollout.u,
         };
-        dream.guard.see(&scores);
+        dream.guard.observe(&scores);
         dream.guard.penalise(&mut rewards, &scores);
         found.value += discount * sum(&rewards);
         let lost = rollout.tally.exploded as f64;

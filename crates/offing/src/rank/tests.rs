@@ -5,22 +5,22 @@ use ndarray::{Array1, Array3};
 use super::*;
 use crate::batch::Batch;
 use crate::data::make::{Block, Follow, make};
-use crate::dynamics::{DynamicsModel, Forecast, Members, Oracle, Step};
+use crate::dynamics::{DynamicsModel, Members, ModelStep, Oracle, Prediction};
 use crate::env::point_mass::PointMass;
-use crate::env::{Env, Pool};
+use crate::env::{Env, EnvPool};
 use crate::error::Error;
 use crate::eval::evaluate;
-use crate::imagination::Imagination;
-use crate::nn::Team;
+use crate::nn::ThreadPool;
 use crate::pessimism::{Normaliser, Pessimism};
 use crate::policy::Policy;
 use crate::rng::Rng;
-use crate::run::Flow;
+use crate::rollout::ModelRollout;
+use crate::run::ControlFlow;
 use crate::sac::Mean;
 use crate::stats::spearman;
-use crate::uncertainty::{Source, UncertaintyConfig};
+use crate::uncertainty::{BuildContext, UncertaintyConfig};
 
-/// Steers to the middle a third of the time, and anywhere else: the data show every part of the arena.
+/// Steers to the middle a third of the time, and anywhere else: the data show every part of the evaluator.
 struct Clumsy;
 
 impl Policy for Clumsy {
@@ -35,7 +35,7 @@ impl Policy for Clumsy {
 
 fn data(rows: usize) -> Dataset {
     let new = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::new())) };
-    make("point-mass", &Pool::new(&new), &[Block { rows, behaviour: &Follow(&Clumsy) }], 0, &mut |_| ())
+    make("point-mass", &EnvPool::new(&new), &[Block { rows, behaviour: &Follow(&Clumsy) }], 0, &mut |_| ())
         .unwrap()
 }
 
@@ -55,8 +55,8 @@ const GAINS: [f32; 4] = [1.0, 0.3, 0.1, 0.0];
 /// Mean returns of the policies in the simulator.
 fn truth() -> Vec<f64> {
     let new = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::new())) };
-    let pool = Pool::new(&new);
-    GAINS.iter().map(|&g| evaluate(&pool, &Mean(&steer(g)), 50, 0).unwrap().mean()).collect()
+    let envs = EnvPool::new(&new);
+    GAINS.iter().map(|&g| evaluate(&envs, &Mean(&steer(g)), 50, 0).unwrap().mean()).collect()
 }
 
 fn quick() -> FittedQConfig {
@@ -68,9 +68,10 @@ fn fitted_q_finds_what_is_known_beforehand() {
     let mut data = data(400);
     data.rows.rew.fill(1.0);
     let cfg = FittedQConfig { gamma: 0.5, ..quick() };
-    let team = Team::new(1);
-    let value =
-        |data: &Dataset| fitted_q(&cfg, data, &steer(1.0), &team, 0, &mut |_| Flow::Continue).unwrap().value;
+    let pool = ThreadPool::new(1);
+    let value = |data: &Dataset| {
+        fitted_q(&cfg, data, &steer(1.0), &pool, 0, &mut |_| ControlFlow::Continue(())).unwrap().value
+    };
     data.rows.done.fill(true);
     assert!((value(&data) - 1.0).abs() < 0.05, "the reward, then the end: {}", value(&data));
     data.rows.done.fill(false);
@@ -81,12 +82,16 @@ fn fitted_q_finds_what_is_known_beforehand() {
 fn fitted_q_orders_policies_as_the_simulator_does_on_any_number_of_threads() {
     let data = data(6000);
     let judge = |gain: f32, threads: usize| {
-        fitted_q(&quick(), &data, &steer(gain), &Team::new(threads), 0, &mut |_| Flow::Continue).unwrap()
+        fitted_q(&quick(), &data, &steer(gain), &ThreadPool::new(threads), 0, &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap()
     };
     let values: Vec<f64> = GAINS.iter().map(|&g| judge(g, 2).value).collect();
     assert!(spearman(&values, &truth()) > 0.999, "{values:?} against {:?}", truth());
     assert_eq!(judge(0.2, 1), judge(0.2, 3));
-    let stopped = fitted_q(&quick(), &data, &steer(1.0), &Team::new(1), 0, &mut |_| Flow::Stop);
+    let stopped =
+        fitted_q(&quick(), &data, &steer(1.0), &ThreadPool::new(1), 0, &mut |_| ControlFlow::Break(()));
     assert!(matches!(stopped, Err(Error::Stopped)));
 }
 
@@ -94,28 +99,28 @@ fn fitted_q_orders_policies_as_the_simulator_does_on_any_number_of_threads() {
 struct Counting;
 
 impl DynamicsModel for Counting {
-    fn forecast(&self, obs: &Mat, _act: &Mat) -> Forecast {
+    fn forecast(&self, obs: &Mat, _act: &Mat) -> Prediction {
         let shape = (1, obs.nrows(), obs.ncols() + 1);
-        Forecast { mean: Array3::zeros(shape), std: Array3::zeros(shape) }
+        Prediction { mean: Array3::zeros(shape), std: Array3::zeros(shape) }
     }
 
     fn done(&self, _obs: &Mat, _act: &Mat, next_obs: &Mat) -> Array1<bool> {
         next_obs.column(0).mapv(|x| x > 3.0)
     }
 
-    fn step(&self, obs: &Mat, act: &Mat, _members: Members, _rng: &mut Rng) -> Step {
+    fn step(&self, obs: &Mat, act: &Mat, _members: Members, _rng: &mut Rng) -> ModelStep {
         let next_obs = obs.mapv(|x| if x < 0.0 { f32::INFINITY } else { x + 1.0 });
         let done = self.done(obs, act, &next_obs);
         let rew = Array1::ones(obs.nrows());
-        Step::of_rows(Batch { obs: obs.clone(), act: act.clone(), rew, next_obs, done })
+        ModelStep::of_rows(Batch { obs: obs.clone(), act: act.clone(), rew, next_obs, done })
     }
 }
 
 #[test]
 fn a_model_return_adds_up_discounted_rewards_until_the_end() {
-    let team = Team::new(1);
+    let pool = ThreadPool::new(1);
     let guard = Pessimism::Ignore {}.calibrate(0.0, &ndarray::arr1(&[0.0, 1.0])).unwrap();
-    let mut dream = Imagination { model: &Counting, estimator: None, guard, team: &team };
+    let mut dream = ModelRollout { model: &Counting, estimator: None, guard, pool: &pool };
     let cfg = ModelReturnConfig { length: 10, gamma: 0.5, ..Default::default() };
     let mut rng = Rng::stream(0, "t", 0);
     // From 0 four steps, from 2 two: (1 + ½ + ¼ + ⅛ + 1 + ½) / 2.
@@ -132,14 +137,14 @@ fn a_model_return_adds_up_discounted_rewards_until_the_end() {
 
 #[test]
 fn in_the_true_world_the_penalised_order_is_the_true_one() {
-    let (data, team) = (data(6000), Team::new(2));
+    let (data, pool) = (data(6000), ThreadPool::new(2));
     let new = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::new())) };
-    let world = Oracle::new(Pool::new(&new)).unwrap();
-    let sumo = UncertaintyConfig::from_id("sumo").unwrap().build(&Source::of_data(&data.rows)).unwrap();
+    let world = Oracle::new(EnvPool::new(&new)).unwrap();
+    let sumo = UncertaintyConfig::from_id("sumo").unwrap().build(&BuildContext::of_data(&data.rows)).unwrap();
     let rule = |lambda| Pessimism::Penalize { lambda, normaliser: Normaliser::Dataset, reward_range: None };
     let judge = |gain: f32, lambda: f32| {
-        let guard = rule(lambda).calibrate(sumo.max_baseline(), &data.rows.rew).unwrap();
-        let mut dream = Imagination { model: &world, estimator: Some(&*sumo), guard, team: &team };
+        let guard = rule(lambda).calibrate(sumo.max_loo_score(), &data.rows.rew).unwrap();
+        let mut dream = ModelRollout { model: &world, estimator: Some(&*sumo), guard, pool: &pool };
         let cfg = ModelReturnConfig { length: 60, gamma: 1.0, lambda, ..Default::default() };
         let policy = without_noise(&steer(gain)).unwrap();
         let mut rng = Rng::stream(0, "judge", 0);
@@ -160,11 +165,11 @@ fn in_the_true_world_the_penalised_order_is_the_true_one() {
 
 #[test]
 fn a_policy_without_noise_acts_as_its_mean() {
-    let (policy, team) = (steer(0.7), Team::new(1));
+    let (policy, pool) = (steer(0.7), ThreadPool::new(1));
     let obs = Mat::from_shape_fn((20, 4), |(i, j)| (i as f32 - 10.0) * 0.1 + j as f32);
     let quiet = without_noise(&policy).unwrap();
-    let acts = quiet.act_batch(&team, &obs, &mut Rng::stream(0, "t", 0));
-    let means = policy.mean_batch(&team, &obs);
+    let acts = quiet.act_batch(&pool, &obs, &mut Rng::stream(0, "t", 0));
+    let means = policy.mean_batch(&pool, &obs);
     assert!(acts.iter().zip(&means).all(|(a, m)| (a - m).abs() < 1e-6));
-    assert!(policy.act_batch(&team, &obs, &mut Rng::stream(0, "t", 0)) != means);
+    assert!(policy.act_batch(&pool, &obs, &mut Rng::stream(0, "t", 0)) != means);
 }

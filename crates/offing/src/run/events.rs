@@ -3,7 +3,7 @@
 //! An event file is a row of records, each with its length and two checksums; a record is a protocol buffer with a step
 //! and its scalars. That is little enough to write here: the crates for it bring protocol-buffer compilers along.
 //!
-//! Events carry no clock, as metrics do not: the wall time of each is 0, so equal seeds give equal bytes. TensorBoard's
+//! Events carry no timer, as metrics do not: the wall time of each is 0, so equal seeds give equal bytes. TensorBoard's
 //! axis of steps is right; its axes of time say nothing.
 
 use std::fs::File;

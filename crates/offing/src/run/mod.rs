@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! config.toml            what was asked for, resolved; itself runnable
-//! metrics.jsonl          one JSON object a line; no clock in it, so equal seeds give equal bytes
+//! metrics.jsonl          one JSON object a line; no timer in it, so equal seeds give equal bytes
 //! events.out.tfevents.*  the same for TensorBoard
 //! checkpoints/           the last two, each with a checksum, written whole or not at all
 //! timing.json            seconds by phase, over all processes that worked on it
@@ -24,14 +24,14 @@
 //! ```
 
 mod checkpoints;
-mod clock;
+mod timer;
 mod events;
 mod metrics;
 #[cfg(test)]
 mod tests;
 
-pub use clock::Clock;
 pub use metrics::{Record, read_metrics};
+pub use timer::PhaseTimer;
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -56,14 +56,8 @@ pub const TIMING: &str = "timing.json";
 
 const CHECKPOINTS: &str = "checkpoints";
 
-/// What to do next, said by whoever watches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
-    /// Go on.
-    Continue,
-    /// Write a checkpoint at the next opportunity and stop.
-    Stop,
-}
+/// What an event handler answers: go on, or write a checkpoint at the next opportunity and stop.
+pub use std::ops::ControlFlow;
 
 /// A directory that this process works in. No other process can while it is held.
 #[derive(Debug)]
@@ -216,8 +210,8 @@ impl RunDir {
     }
 
     /// Keeps how long the run has taken so far, for reports and for the next process to go on from.
-    pub fn keep_times(&self, clock: &Clock) -> Result<()> {
-        self.write(TIMING, format!("{:#}\n", clock.to_json()).as_bytes()).map(drop)
+    pub fn keep_times(&self, timer: &PhaseTimer) -> Result<()> {
+        self.write(TIMING, format!("{:#}\n", timer.to_json()).as_bytes()).map(drop)
     }
 
     /// Writes a file of the run, whole or not at all.

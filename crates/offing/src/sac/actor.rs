@@ -6,7 +6,8 @@ use ndarray::{Array1, ArrayView2};
 use crate::batch::Mat;
 use crate::error::{Error, Result};
 use crate::nn::{
-    Activation, Init, Keep, Noise, Panels, Pool, Shape, Squashed, Stack, Team, Tensors, Trace, Weights,
+    Activation, Activations, Init, Keep, MlpEnsemble, Noise, PackedMatrix, ScratchPool, Shape,
+    TanhGaussianHead, Tensors, ThreadPool, Weights,
 };
 use crate::policy::Policy;
 use crate::rng::Rng;
@@ -17,19 +18,19 @@ const CHUNK: usize = 120;
 /// A policy that can act for one observation or a batch, with noise or without.
 #[derive(Clone, Debug)]
 pub struct Actor {
-    pub(super) stack: Stack,
+    pub(super) stack: MlpEnsemble,
     act_dim: usize,
     log_std: [f32; 2],
     /// Actions are a plain Gaussian's, cut to [-1, 1].
     clipped: bool,
-    scratch: Pool<Scratch>,
+    scratch: ScratchPool<Scratch>,
 }
 
 #[derive(Debug)]
 struct Scratch {
-    obs: Panels,
-    trace: Trace,
-    head: Squashed,
+    obs: PackedMatrix,
+    trace: Activations,
+    head: TanhGaussianHead,
 }
 
 /// An actor without its noise: tanh(μ(s)) or μ(s) clipped, how a trained policy is scored.
@@ -40,8 +41,8 @@ impl Actor {
     /// A fresh policy.
     pub fn new(obs_dim: usize, act_dim: usize, hidden: &[usize], log_std: [f32; 2], rng: &mut Rng) -> Self {
         let shape = Shape::new(obs_dim, hidden, 2 * act_dim, Activation::Relu);
-        let stack = Stack::new(shape, 1, Init::Uniform, Keep::Moments, rng);
-        Self { stack, act_dim, log_std, clipped: false, scratch: Pool::default() }
+        let stack = MlpEnsemble::new(shape, 1, Init::Uniform, Keep::Moments, rng);
+        Self { stack, act_dim, log_std, clipped: false, scratch: ScratchPool::default() }
     }
 
     /// Width of an observation.
@@ -70,14 +71,19 @@ impl Actor {
     }
 
     /// Actions for a batch and their log-densities. Row i's noise depends on the noise's key and i alone.
-    pub fn sample(&self, team: &Team, obs: ArrayView2<'_, f32>, noise: Noise<'_>) -> (Mat, Array1<f32>) {
-        self.sample_each(team, obs, &[noise]).remove(0)
+    pub fn sample(
+        &self,
+        pool: &ThreadPool,
+        obs: ArrayView2<'_, f32>,
+        noise: Noise<'_>,
+    ) -> (Mat, Array1<f32>) {
+        self.sample_each(pool, obs, &[noise]).remove(0)
     }
 
     /// Several actions for each row of a batch, one for each noise, from one pass through the network.
     pub fn sample_each(
         &self,
-        team: &Team,
+        pool: &ThreadPool,
         obs: ArrayView2<'_, f32>,
         noises: &[Noise<'_>],
     ) -> Vec<(Mat, Array1<f32>)> {
@@ -89,7 +95,7 @@ impl Actor {
             let parts = act.chunks_mut(CHUNK * width).zip(log_prob.chunks_mut(CHUNK));
             chunks.iter_mut().zip(parts).for_each(|(chunk, part)| chunk.push(part));
         }
-        team.for_each_mut(&mut chunks, |i, chunk| {
+        pool.for_each_mut(&mut chunks, |i, chunk| {
             let (first, rows) = (i * CHUNK, CHUNK.min(rows - i * CHUNK));
             self.with_scratch(rows, |s| {
                 s.obs.load(obs, first, rows, 0);
@@ -106,20 +112,20 @@ impl Actor {
     }
 
     /// Actions for a batch, with noise.
-    pub fn act_batch(&self, team: &Team, obs: &Mat, rng: &mut Rng) -> Mat {
-        self.sample(team, obs.view(), Noise::draw(rng)).0
+    pub fn act_batch(&self, pool: &ThreadPool, obs: &Mat, rng: &mut Rng) -> Mat {
+        self.sample(pool, obs.view(), Noise::draw(rng)).0
     }
 
     /// Actions for a batch, without noise.
-    pub fn mean_batch(&self, team: &Team, obs: &Mat) -> Mat {
-        self.sample(team, obs.view(), Noise::Zero).0
+    pub fn mean_batch(&self, pool: &ThreadPool, obs: &Mat) -> Mat {
+        self.sample(pool, obs.view(), Noise::Zero).0
     }
 
     fn with_scratch(&self, rows: usize, work: impl FnOnce(&mut Scratch)) {
         let make = |rows: usize| Scratch {
-            obs: Panels::new(rows, self.obs_dim()),
-            trace: Trace::forward_only(self.stack.shape(), rows),
-            head: Squashed::new(rows, self.act_dim, self.log_std).clipped(self.clipped),
+            obs: PackedMatrix::new(rows, self.obs_dim()),
+            trace: Activations::forward_only(self.stack.shape(), rows),
+            head: TanhGaussianHead::new(rows, self.act_dim, self.log_std).clipped(self.clipped),
         };
         self.scratch.with(
             || make(rows),
@@ -198,7 +204,7 @@ impl Actor {
         };
         let units = if flag("tanh_units")? { Activation::Tanh } else { Activation::Relu };
         let shape = Shape::new(obs_dim, &hidden, 2 * act_dim, units);
-        let mut stack = Stack::zeros(shape, 1, Keep::Moments);
+        let mut stack = MlpEnsemble::zeros(shape, 1, Keep::Moments);
         for l in 0..=count {
             let (inputs, outputs) = (stack.shape().inputs(l), stack.shape().outputs(l));
             let names =
@@ -214,7 +220,7 @@ impl Actor {
         if stack.not_finite().is_some() {
             return Err(Error::Invalid("policy: wanted finite weights, found NaN or infinite ones".into()));
         }
-        Ok(Self { stack, act_dim, log_std, clipped: flag("clipped")?, scratch: Pool::default() })
+        Ok(Self { stack, act_dim, log_std, clipped: flag("clipped")?, scratch: ScratchPool::default() })
     }
 }
 
@@ -243,18 +249,18 @@ mod tests {
         let actor = actor();
         let mut rng = Rng::stream(2, "obs", 0);
         let obs = Mat::from_shape_fn((300, 5), |_| rng.normal() as f32);
-        let mean = actor.mean_batch(&Team::new(2), &obs);
+        let mean = actor.mean_batch(&ThreadPool::new(2), &obs);
         let mut one = [0.0; 3];
         for row in [0, 119, 120, 299] {
             Mean(&actor).act(obs.row(row).as_slice().unwrap(), &mut rng, &mut one);
             assert_eq!(mean.row(row).as_slice().unwrap(), one);
         }
         let noise = Noise::Key(5);
-        let (a, log_prob) = actor.sample(&Team::new(1), obs.view(), noise);
-        let (b, _) = actor.sample(&Team::new(3), obs.view(), noise);
+        let (a, log_prob) = actor.sample(&ThreadPool::new(1), obs.view(), noise);
+        let (b, _) = actor.sample(&ThreadPool::new(3), obs.view(), noise);
         assert_eq!(a, b, "threads change nothing");
         assert_ne!(a, mean);
-        let both = actor.sample_each(&Team::new(2), obs.view(), &[Noise::Zero, noise]);
+        let both = actor.sample_each(&ThreadPool::new(2), obs.view(), &[Noise::Zero, noise]);
         assert_eq!((&both[0].0, &both[1].0), (&mean, &a), "one pass serves several noises");
         assert!(a.iter().all(|x| x.abs() <= 1.0) && log_prob.iter().all(|p| p.is_finite()));
     }
@@ -288,14 +294,14 @@ mod tests {
         let obs = Mat::from_shape_fn((50, 5), |(i, j)| (i as f32 - 25.0) * (j as f32 - 2.0) * 0.3);
         let mut rng = Rng::stream(0, "x", 0);
         let (mut one, mut other) = ([0.0; 3], [0.0; 3]);
-        let mean = policy.mean_batch(&Team::new(1), &obs);
+        let mean = policy.mean_batch(&ThreadPool::new(1), &obs);
         for (row, mean) in obs.rows().into_iter().zip(mean.rows()) {
             Mean(&policy).act(row.as_slice().unwrap(), &mut rng, &mut one);
             crate::policy::Deterministic(&plain).act(row.as_slice().unwrap(), &mut rng, &mut other);
             assert_eq!(mean.as_slice().unwrap(), one);
             assert!(one.iter().zip(&other).all(|(a, b)| (a - b).abs() < 1e-6), "{one:?} {other:?}");
         }
-        let (acts, log_prob) = policy.sample(&Team::new(1), obs.view(), Noise::Key(1));
+        let (acts, log_prob) = policy.sample(&ThreadPool::new(1), obs.view(), Noise::Key(1));
         assert!(acts.iter().any(|a| a.abs() == 1.0), "some are cut");
         assert!(acts.iter().all(|a| a.abs() <= 1.0) && log_prob.iter().all(|p| p.is_finite()));
     }

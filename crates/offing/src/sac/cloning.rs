@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Actor;
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::nn::{AdamConfig, AdamStep, Panels, Team, Tensors, Trace, TrainStep, Weights};
+use crate::nn::{Activations, AdamConfig, AdamStep, PackedMatrix, Tensors, ThreadPool, TrainStep, Weights};
 
 /// Actions are pulled inside (−1, 1) by this much before the squashing is undone: tanh⁻¹ has no value at the ends, where
 /// logged actions often are.
@@ -35,8 +35,8 @@ pub struct Cloner {
 #[derive(Debug)]
 struct Part {
     rows: std::ops::Range<usize>,
-    obs: Panels,
-    trace: Trace,
+    obs: PackedMatrix,
+    trace: Activations,
     /// Loss of each row.
     loss: Vec<f64>,
 }
@@ -48,20 +48,22 @@ impl Cloner {
     }
 
     /// One step of the actor on the batch; returns the mean loss before it.
-    pub fn step(&mut self, actor: &mut Actor, team: &Team, batch: &Batch) -> Result<f64> {
+    pub fn step(&mut self, actor: &mut Actor, pool: &ThreadPool, batch: &Batch) -> Result<f64> {
         let rows = batch.len();
-        let count = team.parts(rows);
+        let count = pool.parts(rows);
         if self.parts.len() != count || self.parts.last().is_none_or(|p| p.rows.end != rows) {
             let part = |i: usize| {
                 let rows = i * rows / count..(i + 1) * rows / count;
-                let (obs, trace) =
-                    (Panels::new(rows.len(), actor.obs_dim()), Trace::new(actor.stack.shape(), rows.len()));
+                let (obs, trace) = (
+                    PackedMatrix::new(rows.len(), actor.obs_dim()),
+                    Activations::new(actor.stack.shape(), rows.len()),
+                );
                 Part { loss: vec![0.0; rows.len()], rows, obs, trace }
             };
             self.parts = (0..count).map(part).collect();
         }
         let (objective, reader) = (self.objective, &*actor);
-        team.for_each_mut(&mut self.parts, |_, part| part.pass(reader, batch, objective));
+        pool.for_each_mut(&mut self.parts, |_, part| part.pass(reader, batch, objective));
         self.steps += 1;
         let adam = AdamStep::new(&AdamConfig::default(), self.lr, self.steps);
         let parts = &self.parts;
@@ -70,7 +72,7 @@ impl Cloner {
             let (x, dy) = part.trace.source(l, &part.obs);
             (x, dy, part.rows.len())
         };
-        actor.stack.train(team, 0..1, parts.len(), source, &TrainStep { adam, decay: &[], tau: None });
+        actor.stack.train(pool, 0..1, parts.len(), source, &TrainStep { adam, decay: &[], tau: None });
         let mut total = 0.0;
         self.parts.iter().flat_map(|p| &p.loss).for_each(|l| total += l);
         let loss = total / rows as f64;
@@ -162,14 +164,14 @@ mod tests {
     }
 
     fn train(objective: Objective, threads: usize, steps: usize) -> (Actor, f64) {
-        let (data, team) = (rows(2000), Team::new(threads));
+        let (data, pool) = (rows(2000), ThreadPool::new(threads));
         let mut actor = Actor::new(3, 2, &[64, 64], [-5.0, 2.0], &mut Rng::stream(0, "init", 0));
         let mut cloner = Cloner::new(objective, 1e-3);
         let mut rng = Rng::stream(1, "draw", 0);
         let mut loss = 0.0;
         for _ in 0..steps {
             let picks: Vec<usize> = (0..200).map(|_| rng.below(2000)).collect();
-            loss = cloner.step(&mut actor, &team, &data.select(&picks)).unwrap();
+            loss = cloner.step(&mut actor, &pool, &data.select(&picks)).unwrap();
         }
         (actor, loss)
     }
@@ -178,11 +180,11 @@ mod tests {
     fn both_objectives_learn_the_actions_and_how_sure_they_are() {
         for objective in [Objective::Mse, Objective::Nll] {
             let (actor, _) = train(objective, 2, 1500);
-            let (data, team) = (rows(2000), Team::new(2));
-            let miss = (&actor.mean_batch(&team, &data.obs) - &data.act).mapv(|x| x * x).mean().unwrap();
+            let (data, pool) = (rows(2000), ThreadPool::new(2));
+            let miss = (&actor.mean_batch(&pool, &data.obs) - &data.act).mapv(|x| x * x).mean().unwrap();
             assert!(miss < 0.01, "{objective:?}: {miss}");
-            let (sampled, _) = actor.sample(&team, data.obs.view(), Noise::Key(1));
-            let spread = (&sampled - &actor.mean_batch(&team, &data.obs)).mapv(f32::abs);
+            let (sampled, _) = actor.sample(&pool, data.obs.view(), Noise::Key(1));
+            let spread = (&sampled - &actor.mean_batch(&pool, &data.obs)).mapv(f32::abs);
             let (noisy, exact) = (spread.column(0).mean().unwrap(), spread.column(1).mean().unwrap());
             assert!(noisy > 0.03 && noisy < 0.3 && exact < noisy, "{objective:?}: {noisy} {exact}");
         }
@@ -198,15 +200,15 @@ mod tests {
 
     #[test]
     fn a_resumed_cloner_goes_on_bit_for_bit() {
-        let (data, team) = (rows(256), Team::new(1));
+        let (data, pool) = (rows(256), ThreadPool::new(1));
         let mut actor = Actor::new(3, 2, &[16], [-5.0, 2.0], &mut Rng::stream(0, "init", 0));
         let mut cloner = Cloner::new(Objective::Mse, 1e-2);
-        cloner.step(&mut actor, &team, &data).unwrap();
+        cloner.step(&mut actor, &pool, &data).unwrap();
         let kept = cloner.save(&actor);
         let mut other = Actor::new(3, 2, &[16], [-5.0, 2.0], &mut Rng::stream(9, "init", 0));
         let mut again = Cloner::new(Objective::Mse, 1e-2);
         again.load(&mut other, &kept).unwrap();
-        let (a, b) = (cloner.step(&mut actor, &team, &data), again.step(&mut other, &team, &data));
+        let (a, b) = (cloner.step(&mut actor, &pool, &data), again.step(&mut other, &pool, &data));
         assert_eq!(a.unwrap().to_bits(), b.unwrap().to_bits());
         assert_eq!(actor.to_policy(), other.to_policy());
     }
@@ -216,7 +218,8 @@ mod tests {
         let mut data = rows(64);
         data.act[[5, 0]] = f32::NAN;
         let mut actor = Actor::new(3, 2, &[16], [-5.0, 2.0], &mut Rng::stream(0, "init", 0));
-        let error = Cloner::new(Objective::Mse, 1e-3).step(&mut actor, &Team::new(1), &data).unwrap_err();
+        let error =
+            Cloner::new(Objective::Mse, 1e-3).step(&mut actor, &ThreadPool::new(1), &data).unwrap_err();
         assert!(error.to_string().contains("cloning loss became NaN at step 1"), "{error}");
     }
 }

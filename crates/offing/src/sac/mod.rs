@@ -1,11 +1,11 @@
 //! Soft actor-critic as blocks to call: targets, critics, actor, temperature, averaging; `update` calls them in order.
 //!
 //! ```
-//! use offing::nn::Team;
+//! use offing::nn::ThreadPool;
 //! use offing::sac::{Sac, SacConfig};
 //! use offing::{Batch, Rng};
 //! let cfg = SacConfig { hidden: vec![32, 32], ..SacConfig::default() };
-//! let mut agent = Sac::new(&cfg, 3, 1, &Team::new(2), &mut Rng::stream(0, "init", 0)).unwrap();
+//! let mut agent = Sac::new(&cfg, 3, 1, &ThreadPool::new(2), &mut Rng::stream(0, "init", 0)).unwrap();
 //! let mut batch = Batch::empty(3, 1);
 //! batch.obs = offing::Mat::zeros((16, 3));
 //! batch.act = offing::Mat::zeros((16, 1));
@@ -33,8 +33,8 @@ use ndarray::{Array1, ArrayView2};
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
 use crate::nn::{
-    Activation, AdamConfig, AdamStep, Init, Keep, LANES, Noise, Panels, Pool, Scalar, Shape, Stack, Team,
-    Trace, TrainStep, Weights,
+    Activation, Activations, AdamConfig, AdamStep, Init, Keep, LANES, MlpEnsemble, Noise, PackedMatrix,
+    Scalar, ScratchPool, Shape, ThreadPool, TrainStep, Weights,
 };
 use crate::rng::Rng;
 use part::{Part, Share};
@@ -51,16 +51,16 @@ pub struct Sac {
     cfg: SacConfig,
     /// The policy.
     pub actor: Actor,
-    critics: Stack,
+    critics: MlpEnsemble,
     log_alpha: Scalar,
     /// Steps taken by the optimisers.
     steps: Steps,
     adam: AdamConfig,
-    team: Team,
+    pool: ThreadPool,
     parts: Vec<Part>,
     /// Room for batches of the size before.
     other_parts: Vec<Part>,
-    scratch: Pool<(Panels, Trace)>,
+    scratch: ScratchPool<(PackedMatrix, Activations)>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +87,13 @@ pub struct Losses {
 
 impl Sac {
     /// A fresh agent for states of `obs_dim` and actions of `act_dim` numbers; `team` does its arithmetic.
-    pub fn new(cfg: &SacConfig, obs_dim: usize, act_dim: usize, team: &Team, rng: &mut Rng) -> Result<Self> {
+    pub fn new(
+        cfg: &SacConfig,
+        obs_dim: usize,
+        act_dim: usize,
+        pool: &ThreadPool,
+        rng: &mut Rng,
+    ) -> Result<Self> {
         cfg.check()?;
         if let Schedule::Cosine { steps: None, .. } = cfg.actor_schedule {
             let wanted =
@@ -101,7 +107,7 @@ impl Sac {
         }
         let actor = Actor::new(obs_dim, act_dim, &cfg.hidden, cfg.log_std, rng);
         let shape = Shape::new(obs_dim + act_dim, &cfg.hidden, 1, Activation::Relu);
-        let critics = Stack::new(shape, cfg.critics, Init::Uniform, Keep::MomentsAndTarget, rng);
+        let critics = MlpEnsemble::new(shape, cfg.critics, Init::Uniform, Keep::MomentsAndTarget, rng);
         let log_alpha = match cfg.alpha {
             Alpha::Auto { log_alpha, .. } => Scalar::new(log_alpha),
             Alpha::Fixed { value } => Scalar::new(value.ln()),
@@ -113,10 +119,10 @@ impl Sac {
             log_alpha,
             steps: Steps::default(),
             adam: AdamConfig::default(),
-            team: team.clone(),
+            pool: pool.clone(),
             parts: Vec::new(),
             other_parts: Vec::new(),
-            scratch: Pool::default(),
+            scratch: ScratchPool::default(),
         })
     }
 
@@ -126,7 +132,7 @@ impl Sac {
     }
 
     /// The critics, current and target.
-    pub fn critics(&self) -> &Stack {
+    pub fn critics(&self) -> &MlpEnsemble {
         &self.critics
     }
 
@@ -211,7 +217,7 @@ impl Sac {
         let (rows, nets) = (obs.nrows(), self.critics.nets());
         self.prepare(rows);
         let critics = &self.critics;
-        self.team.for_each_mut(&mut self.parts, |_, part| {
+        self.pool.for_each_mut(&mut self.parts, |_, part| {
             let (n, first) = (part.rows.len(), part.rows.start);
             part.pair.load(obs.view(), first, n, 0);
             part.pair.load(act.view(), first, n, obs.ncols());
@@ -228,7 +234,7 @@ impl Sac {
             }
         }
         let loss = gradient(&q, &mut dq);
-        self.team.for_each_mut(&mut self.parts, |_, part| {
+        self.pool.for_each_mut(&mut self.parts, |_, part| {
             for (j, trace) in part.critics.iter_mut().enumerate() {
                 for (i, row) in part.rows.clone().enumerate() {
                     trace.dout.data_mut()[i * LANES] = dq[[j, row]];
@@ -253,7 +259,7 @@ impl Sac {
             let (x, dy) = part.actor.source(l, &part.obs);
             (x, dy, part.rows.len())
         };
-        self.actor.stack.train(&self.team, 0..1, parts.len(), source, &step);
+        self.actor.stack.train(&self.pool, 0..1, parts.len(), source, &step);
         let (mut log_prob, mut q) = (0.0, 0.0);
         for part in &self.parts {
             for i in 0..part.rows.len() {
@@ -277,7 +283,7 @@ impl Sac {
 
     /// Targets ← (1 − τ)·targets + τ·critics.
     pub fn sync_targets(&mut self) {
-        self.critics.average_targets(&self.team, self.cfg.tau);
+        self.critics.average_targets(&self.pool, self.cfg.tau);
     }
 
     /// Q_j(s, a) of every critic: critics × rows.
@@ -285,11 +291,11 @@ impl Sac {
         let (rows, nets) = (obs.nrows(), self.critics.nets());
         let mut q = vec![0.0; rows * nets];
         let mut chunks: Vec<_> = q.chunks_mut(CHUNK * nets).collect();
-        self.team.for_each_mut(&mut chunks, |i, chunk| {
+        self.pool.for_each_mut(&mut chunks, |i, chunk| {
             let n = chunk.len() / nets;
             let make = || {
                 let shape = self.critics.shape();
-                (Panels::new(CHUNK, shape.inputs(0)), Trace::forward_only(shape, CHUNK))
+                (PackedMatrix::new(CHUNK, shape.inputs(0)), Activations::forward_only(shape, CHUNK))
             };
             self.scratch.with(make, |(pair, trace)| {
                 pair.load(obs, i * CHUNK, n, 0);
@@ -337,7 +343,7 @@ impl Sac {
             (x, dy, part.rows.len())
         };
         let step = TrainStep { adam, decay: &[], tau };
-        self.critics.train(&self.team, 0..self.critics.nets(), parts.len(), source, &step);
+        self.critics.train(&self.pool, 0..self.critics.nets(), parts.len(), source, &step);
     }
 
     /// The critics' squared error, summed in the order of the rows whatever parts they were cut into.
@@ -354,7 +360,7 @@ impl Sac {
     /// Makes room for batches of `rows` rows, one part per thread, or more where a part would not stay in the cache; nothing
     /// when the size is one of the last two, as COMBO goes to and fro between a batch and a batch with its probes.
     fn prepare(&mut self, rows: usize) {
-        let parts = self.team.parts(rows).max(rows.div_ceil(PART));
+        let parts = self.pool.parts(rows).max(rows.div_ceil(PART));
         let fits = |of: &[Part]| of.len() == parts && of.last().is_some_and(|p| p.rows.end == rows);
         if !fits(&self.parts) {
             std::mem::swap(&mut self.parts, &mut self.other_parts);
@@ -375,7 +381,7 @@ impl Sac {
             entropy_in_target: !self.cfg.deterministic_backup,
             target_floor: self.cfg.target_floor.unwrap_or(f32::NEG_INFINITY),
         };
-        self.team.for_each_mut(&mut self.parts, |_, part| work(part, &share));
+        self.pool.for_each_mut(&mut self.parts, |_, part| work(part, &share));
     }
 
     fn check(&self, batch: &Batch) -> Result<()> {

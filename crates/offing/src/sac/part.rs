@@ -7,25 +7,25 @@ use std::ops::Range;
 
 use super::Sac;
 use crate::batch::Batch;
-use crate::nn::{LANES, Noise, Panels, Squashed, Stack, Trace, Weights};
+use crate::nn::{Activations, LANES, MlpEnsemble, Noise, PackedMatrix, TanhGaussianHead, Weights};
 
 /// Rows `rows` of the batch, with room for all that is computed from them.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) rows: Range<usize>,
     /// Input of the actor.
-    pub(super) obs: Panels,
+    pub(super) obs: PackedMatrix,
     /// Input of the critics: (s, a).
-    pub(super) pair: Panels,
-    pub(super) actor: Trace,
-    pub(super) critics: Vec<Trace>,
-    pub(super) head: Squashed,
+    pub(super) pair: PackedMatrix,
+    pub(super) actor: Activations,
+    pub(super) critics: Vec<Activations>,
+    pub(super) head: TanhGaussianHead,
     /// Q_j of each row, critic after critic.
     pub(super) q: Vec<f32>,
     /// The critics' target y.
     pub(super) y: Vec<f32>,
     /// ∂ min Q/∂(s, a), in the order of the rows of the critic at work.
-    dpair: Panels,
+    dpair: PackedMatrix,
     /// ∂ min Q/∂a, flat.
     dact: Vec<f32>,
     /// The rows whose smallest critic is the one at work.
@@ -34,8 +34,8 @@ pub(super) struct Part {
 
 /// What all parts of one update share.
 pub(super) struct Share<'a> {
-    pub(super) actor: &'a Stack,
-    pub(super) critics: &'a Stack,
+    pub(super) actor: &'a MlpEnsemble,
+    pub(super) critics: &'a MlpEnsemble,
     pub(super) batch: &'a Batch,
     pub(super) alpha: f32,
     pub(super) gamma: f32,
@@ -50,14 +50,14 @@ impl Part {
         let critics = sac.critics.nets();
         Self {
             rows,
-            obs: Panels::new(n, obs),
-            pair: Panels::new(n, obs + act),
-            actor: Trace::new(sac.actor.stack.shape(), n),
-            critics: (0..critics).map(|_| Trace::new(sac.critics.shape(), n)).collect(),
-            head: Squashed::new(n, act, sac.actor.log_std()),
+            obs: PackedMatrix::new(n, obs),
+            pair: PackedMatrix::new(n, obs + act),
+            actor: Activations::new(sac.actor.stack.shape(), n),
+            critics: (0..critics).map(|_| Activations::new(sac.critics.shape(), n)).collect(),
+            head: TanhGaussianHead::new(n, act, sac.actor.log_std()),
             q: vec![0.0; n * critics],
             y: vec![0.0; n],
-            dpair: Panels::new(n, obs + act),
+            dpair: PackedMatrix::new(n, obs + act),
             dact: vec![0.0; n * act],
             smallest: Vec::with_capacity(n),
         }
@@ -138,7 +138,7 @@ impl Part {
     }
 
     /// Runs all critics at `pair`.
-    fn evaluate(&mut self, critics: &Stack, which: Weights) {
+    fn evaluate(&mut self, critics: &MlpEnsemble, which: Weights) {
         let n = self.rows.len();
         for (j, trace) in self.critics.iter_mut().enumerate() {
             trace.forward(critics.net(j), which, &self.pair, n);

@@ -14,7 +14,7 @@ fn batch(rows: usize, obs: usize, act: usize, seed: u64) -> Batch {
 }
 
 fn agent(threads: usize, cfg: &SacConfig) -> Sac {
-    Sac::new(cfg, 5, 2, &Team::new(threads), &mut Rng::stream(4, "init", 0)).unwrap()
+    Sac::new(cfg, 5, 2, &ThreadPool::new(threads), &mut Rng::stream(4, "init", 0)).unwrap()
 }
 
 fn small() -> SacConfig {
@@ -78,7 +78,7 @@ fn a_resumed_agent_goes_on_bit_for_bit() {
         straight.update(&batch(20, 5, 2, step), &mut rng).unwrap();
     }
     let kept = Tensors::from_bytes(&straight.save().to_bytes().unwrap()).unwrap();
-    let mut resumed = Sac::new(&cfg, 5, 2, &Team::new(1), &mut Rng::stream(99, "other", 0)).unwrap();
+    let mut resumed = Sac::new(&cfg, 5, 2, &ThreadPool::new(1), &mut Rng::stream(99, "other", 0)).unwrap();
     resumed.load(&kept).unwrap();
     let mut rng_too = rng.clone();
     for step in 4..8 {
@@ -86,7 +86,7 @@ fn a_resumed_agent_goes_on_bit_for_bit() {
         resumed.update(&batch(20, 5, 2, step), &mut rng_too).unwrap();
     }
     assert_eq!(straight.save(), resumed.save());
-    let wrong = Sac::new(&SacConfig::default(), 5, 2, &Team::new(1), &mut Rng::stream(0, "i", 0))
+    let wrong = Sac::new(&SacConfig::default(), 5, 2, &ThreadPool::new(1), &mut Rng::stream(0, "i", 0))
         .unwrap()
         .load(&kept);
     assert!(wrong.unwrap_err().to_string().contains("another configuration"));
@@ -123,7 +123,7 @@ fn it_learns_the_best_action_of_a_bandit() {
         critic_lr: 1e-3,
         ..SacConfig::default()
     };
-    let mut agent = Sac::new(&cfg, 1, 1, &Team::new(2), &mut Rng::stream(0, "init", 0)).unwrap();
+    let mut agent = Sac::new(&cfg, 1, 1, &ThreadPool::new(2), &mut Rng::stream(0, "init", 0)).unwrap();
     let mut rng = Rng::stream(0, "bandit", 0);
     for _ in 0..1500 {
         let obs = Mat::from_shape_fn((64, 1), |_| rng.range(-1.0, 1.0) as f32);
@@ -133,7 +133,7 @@ fn it_learns_the_best_action_of_a_bandit() {
         agent.update(&batch, &mut rng).unwrap();
     }
     let obs = Mat::from_shape_fn((9, 1), |(i, _)| i as f32 / 4.0 - 1.0);
-    let act = agent.actor.mean_batch(&Team::new(1), &obs);
+    let act = agent.actor.mean_batch(&ThreadPool::new(1), &obs);
     for (s, a) in obs.iter().zip(&act) {
         assert!((a - 0.5 * s).abs() < 0.1, "state {s}: action {a}");
     }

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::members::{Opinions, Rule};
+use super::members::{EnsembleScore, MemberPredictions};
 
 /// Which size of a member's noise counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,12 +29,12 @@ pub enum Norm {
 #[derive(Debug)]
 pub(super) struct MaxAleatoric(pub(super) AleatoricConfig);
 
-impl Rule for MaxAleatoric {
+impl EnsembleScore for MaxAleatoric {
     fn id(&self) -> &'static str {
         "aleatoric"
     }
 
-    fn score(&self, row: &Opinions<'_>, _member: Option<usize>) -> f32 {
+    fn score(&self, row: &MemberPredictions<'_>, _member: Option<usize>) -> f32 {
         let size = |m: usize| {
             let square = |s: &f32| f64::from(*s).powi(2);
             match self.0.norm {

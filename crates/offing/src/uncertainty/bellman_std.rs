@@ -8,9 +8,9 @@ use ndarray::{Array1, Array2, Axis};
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Mat;
-use crate::dynamics::Forecast;
+use crate::dynamics::Prediction;
 use crate::error::{Error, Result};
-use crate::nn::{Noise, Team, Weights};
+use crate::nn::{Noise, ThreadPool, Weights};
 use crate::rng::Rng;
 use crate::sac::Sac;
 
@@ -63,14 +63,14 @@ impl BellmanStd {
     ///
     /// # Panics
     /// When the forecast has fewer members than the elites name, or states of another width than the agent's.
-    pub fn score(&self, forecast: &Forecast, agent: &Sac, team: &Team, rng: &mut Rng) -> Array1<f32> {
+    pub fn score(&self, forecast: &Prediction, agent: &Sac, pool: &ThreadPool, rng: &mut Rng) -> Array1<f32> {
         let (_, rows, width) = forecast.mean.dim();
         let (obs_dim, samples) = (width - 1, self.config.samples);
         // All draws in one matrix, elite after elite, draw after draw: one long pass through each network.
         let mut next = Mat::zeros((self.elites.len() * samples * rows, obs_dim));
         let noise = Noise::draw(rng);
         let mut draws: Vec<_> = next.axis_chunks_iter_mut(Axis(0), rows.max(1)).collect();
-        team.for_each_mut(&mut draws, |i, draw| {
+        pool.for_each_mut(&mut draws, |i, draw| {
             let member = self.elites[i / samples];
             let (mean, std) =
                 (forecast.mean.index_axis(Axis(0), member), forecast.std.index_axis(Axis(0), member));
@@ -80,7 +80,7 @@ impl BellmanStd {
                 *x = mean[[row, col]] + std[[row, col]] * eps[row * obs_dim + col];
             }
         });
-        let act = agent.actor.act_batch(team, &next, rng);
+        let act = agent.actor.act_batch(pool, &next, rng);
         let q = agent.min_q(Weights::Target, next.view(), act.view());
         let mut values = Array2::<f64>::zeros((self.elites.len(), rows));
         for (i, q) in q.iter().enumerate() {
@@ -101,24 +101,24 @@ mod tests {
     use crate::sac::SacConfig;
     use ndarray::Array3;
 
-    fn agent(team: &Team) -> Sac {
+    fn agent(pool: &ThreadPool) -> Sac {
         let cfg = SacConfig { hidden: vec![32, 32], ..Default::default() };
-        Sac::new(&cfg, 3, 2, team, &mut Rng::stream(0, "init", 0)).unwrap()
+        Sac::new(&cfg, 3, 2, pool, &mut Rng::stream(0, "init", 0)).unwrap()
     }
 
     /// Members that agree up to `apart`, without noise of their own.
-    fn forecast(apart: f32, std: f32) -> Forecast {
+    fn forecast(apart: f32, std: f32) -> Prediction {
         let mean = Array3::from_shape_fn((4, 20, 4), |(m, i, j)| (i + j) as f32 / 10.0 + apart * m as f32);
-        Forecast { std: Array3::from_elem((4, 20, 4), std), mean }
+        Prediction { std: Array3::from_elem((4, 20, 4), std), mean }
     }
 
     #[test]
     fn members_that_agree_leave_only_sampling_noise_and_those_that_differ_do_not() {
-        let team = Team::new(2);
-        let agent = agent(&team);
+        let pool = ThreadPool::new(2);
+        let agent = agent(&pool);
         let score = |samples, apart| {
             let it = BellmanStd::new(&BellmanStdConfig { samples }, &[0, 2, 3]).unwrap();
-            it.score(&forecast(apart, 0.01), &agent, &team, &mut Rng::stream(1, "noise", 0)).sum()
+            it.score(&forecast(apart, 0.01), &agent, &pool, &mut Rng::stream(1, "noise", 0)).sum()
         };
         let (few, many, apart) = (score(4, 0.0), score(100, 0.0), score(100, 1.0));
         assert!(many < 0.5 * few && apart > 3.0 * many, "{few} {many} {apart}");
@@ -129,8 +129,8 @@ mod tests {
         let cfg = BellmanStdConfig::default();
         let it = BellmanStd::new(&cfg, &[1, 2]).unwrap();
         let run = |threads| {
-            let team = Team::new(threads);
-            it.score(&forecast(0.1, 0.1), &agent(&team), &team, &mut Rng::stream(1, "noise", 0))
+            let pool = ThreadPool::new(threads);
+            it.score(&forecast(0.1, 0.1), &agent(&pool), &pool, &mut Rng::stream(1, "noise", 0))
         };
         assert_eq!(run(1), run(3));
         assert!(BellmanStd::new(&cfg, &[1]).unwrap_err().to_string().contains("two elites"));

@@ -4,8 +4,8 @@ use super::count::CountConfig;
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
 use crate::nn::{
-    Activation, AdamConfig, AdamStep, Field, Init, Keep, Panels, Shape, Stack, Team, Tensors, Trace,
-    TrainStep, Weights, math,
+    Activation, Activations, AdamConfig, AdamStep, Field, Init, Keep, MlpEnsemble, PackedMatrix, Shape,
+    Tensors, ThreadPool, TrainStep, Weights, math,
 };
 use crate::rng::Rng;
 
@@ -15,7 +15,7 @@ const CHUNK: usize = 120;
 /// The first hidden layers of one member, with its input standardisation.
 #[derive(Debug)]
 pub(super) struct Trunk {
-    stack: Stack,
+    stack: MlpEnsemble,
     activation: Activation,
     mean: Vec<f32>,
     inverse: Vec<f32>,
@@ -25,7 +25,7 @@ pub(super) struct Trunk {
 #[derive(Debug)]
 pub(super) struct Coder {
     trunk: Trunk,
-    encoder: Stack,
+    encoder: MlpEnsemble,
     bits: usize,
 }
 
@@ -46,7 +46,8 @@ impl Trunk {
         let activation = if weights.u64("silu", 1)?[0] != 0 { Activation::Silu } else { Activation::Relu };
         // The last hidden layer is this stack's output, so its activation is applied by hand.
         let inner: Vec<usize> = sizes[..hidden - 1].iter().map(|s| s[0]).collect();
-        let mut stack = Stack::zeros(Shape::new(first[1], &inner, last[0], activation), 1, Keep::Weights);
+        let mut stack =
+            MlpEnsemble::zeros(Shape::new(first[1], &inner, last[0], activation), 1, Keep::Weights);
         for (l, size) in sizes.iter().enumerate() {
             let weight = weights.f32(&format!("model.{member}.{l}.weight"), size)?;
             let bias = weights.f32(&format!("model.{member}.{l}.bias"), &size[..1])?;
@@ -67,7 +68,7 @@ impl Trunk {
     }
 
     /// Loads standardised (s, a) of a row.
-    fn load(&self, obs: &Mat, act: &Mat, row: usize, x: &mut Panels, to: usize) {
+    fn load(&self, obs: &Mat, act: &Mat, row: usize, x: &mut PackedMatrix, to: usize) {
         let both = obs.row(row).into_iter().chain(act.row(row));
         for (col, &v) in both.enumerate() {
             let at = x.at(to, col);
@@ -76,7 +77,7 @@ impl Trunk {
     }
 
     /// Features of the loaded rows.
-    fn run(&self, x: &Panels, trace: &mut Trace, features: &mut Panels, rows: usize) {
+    fn run(&self, x: &PackedMatrix, trace: &mut Activations, features: &mut PackedMatrix, rows: usize) {
         trace.forward(self.stack.net(0), Weights::Current, x, rows);
         for row in 0..rows {
             for col in 0..features.cols() {
@@ -106,13 +107,13 @@ impl Coder {
         let (width, rows) = (trunk.inputs(), cfg.batch_size);
         let encoder = Shape::new(trunk.outputs(), &[100, narrow], cfg.bits, Activation::Silu);
         let decoder = Shape::new(cfg.bits, &[narrow, 100], width, Activation::Silu);
-        let mut encoder = Stack::new(encoder, 1, Init::TruncatedNormal, Keep::Moments, &mut rng);
-        let mut decoder = Stack::new(decoder, 1, Init::TruncatedNormal, Keep::Moments, &mut rng);
+        let mut encoder = MlpEnsemble::new(encoder, 1, Init::TruncatedNormal, Keep::Moments, &mut rng);
+        let mut decoder = MlpEnsemble::new(decoder, 1, Init::TruncatedNormal, Keep::Moments, &mut rng);
         let held = (data.len() / 10).clamp(1, 1000);
         let mut order: Vec<usize> = (0..data.len()).collect();
         (0..held).for_each(|i| order.swap(i, i + rng.below(data.len() - i)));
         let mut desk = Desk::new(&trunk, &encoder, &decoder, rows);
-        let (alone, noise) = (Team::new(1), f64::from(cfg.noise));
+        let (alone, noise) = (ThreadPool::new(1), f64::from(cfg.noise));
         for update in 1..=cfg.updates {
             for i in 0..rows {
                 let row = order[held + rng.below(data.len() - held)];
@@ -142,15 +143,15 @@ impl Coder {
     }
 
     /// The code of each row, bit i worth 2^i.
-    pub(super) fn codes(&self, obs: &Mat, act: &Mat, team: &Team) -> Vec<u64> {
+    pub(super) fn codes(&self, obs: &Mat, act: &Mat, pool: &ThreadPool) -> Vec<u64> {
         let mut out = vec![0u64; obs.nrows()];
         let mut chunks: Vec<_> = out.chunks_mut(CHUNK).collect();
-        team.for_each_mut(&mut chunks, |i, out| {
+        pool.for_each_mut(&mut chunks, |i, out| {
             let n = out.len();
-            let mut x = Panels::new(n, self.trunk.inputs());
-            let mut features = Panels::new(n, self.trunk.outputs());
-            let mut first = Trace::forward_only(self.trunk.stack.shape(), n);
-            let mut trace = Trace::forward_only(self.encoder.shape(), n);
+            let mut x = PackedMatrix::new(n, self.trunk.inputs());
+            let mut features = PackedMatrix::new(n, self.trunk.outputs());
+            let mut first = Activations::forward_only(self.trunk.stack.shape(), n);
+            let mut trace = Activations::forward_only(self.encoder.shape(), n);
             (0..n).for_each(|row| self.trunk.load(obs, act, i * CHUNK + row, &mut x, row));
             self.trunk.run(&x, &mut first, &mut features, n);
             trace.forward(self.encoder.net(0), Weights::Current, &features, n);
@@ -164,43 +165,46 @@ impl Coder {
     }
 }
 
-fn with_rows<'a>(pair: (&'a Panels, &'a Panels), rows: usize) -> (&'a Panels, &'a Panels, usize) {
+fn with_rows<'a>(
+    pair: (&'a PackedMatrix, &'a PackedMatrix),
+    rows: usize,
+) -> (&'a PackedMatrix, &'a PackedMatrix, usize) {
     (pair.0, pair.1, rows)
 }
 
 /// The buffers of a training step.
 struct Desk {
-    x: Panels,
-    first: Trace,
-    features: Panels,
-    encode: Trace,
+    x: PackedMatrix,
+    first: Activations,
+    features: PackedMatrix,
+    encode: Activations,
     /// σ(code), and the same with noise.
-    sigmoid: Panels,
-    code: Panels,
-    decode: Trace,
-    dcode: Panels,
+    sigmoid: PackedMatrix,
+    code: PackedMatrix,
+    decode: Activations,
+    dcode: PackedMatrix,
 }
 
 impl Desk {
-    fn new(trunk: &Trunk, encoder: &Stack, decoder: &Stack, rows: usize) -> Self {
+    fn new(trunk: &Trunk, encoder: &MlpEnsemble, decoder: &MlpEnsemble, rows: usize) -> Self {
         let bits = decoder.shape().inputs(0);
         Self {
-            x: Panels::new(rows, trunk.inputs()),
-            first: Trace::forward_only(trunk.stack.shape(), rows),
-            features: Panels::new(rows, trunk.outputs()),
-            encode: Trace::new(encoder.shape(), rows),
-            sigmoid: Panels::new(rows, bits),
-            code: Panels::new(rows, bits),
-            decode: Trace::new(decoder.shape(), rows),
-            dcode: Panels::new(rows, bits),
+            x: PackedMatrix::new(rows, trunk.inputs()),
+            first: Activations::forward_only(trunk.stack.shape(), rows),
+            features: PackedMatrix::new(rows, trunk.outputs()),
+            encode: Activations::new(encoder.shape(), rows),
+            sigmoid: PackedMatrix::new(rows, bits),
+            code: PackedMatrix::new(rows, bits),
+            decode: Activations::new(decoder.shape(), rows),
+            dcode: PackedMatrix::new(rows, bits),
         }
     }
 
     fn forward(
         &mut self,
         trunk: &Trunk,
-        encoder: &Stack,
-        decoder: &Stack,
+        encoder: &MlpEnsemble,
+        decoder: &MlpEnsemble,
         rows: usize,
         mut noise: impl FnMut() -> f32,
     ) {
@@ -218,7 +222,7 @@ impl Desk {
     }
 
     /// Gradients of the mean squared error.
-    fn backward(&mut self, encoder: &Stack, decoder: &Stack, rows: usize) {
+    fn backward(&mut self, encoder: &MlpEnsemble, decoder: &MlpEnsemble, rows: usize) {
         let width = self.x.cols();
         let scale = 2.0 / (rows * width) as f32;
         for row in 0..rows {

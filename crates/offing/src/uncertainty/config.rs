@@ -10,7 +10,7 @@ use super::count::{Count, CountConfig};
 use super::ensemble_std::{EnsembleStd, EnsembleStdConfig};
 use super::fathom::{Fathom, FathomConfig};
 use super::loo_kl::{LooKl, LooKlConfig};
-use super::members::{ByMembers, Rule, fits};
+use super::members::{EnsembleEstimator, EnsembleScore, fits};
 use super::mixture_std::{MixtureStd, MixtureStdConfig};
 use super::pairwise::{MaxPairwise, PairwiseConfig};
 use super::pullback::{Pullback, PullbackConfig};
@@ -19,7 +19,7 @@ use crate::batch::Batch;
 use crate::dynamics::{DynamicsModel, Ensemble, EnsembleConfig};
 use crate::error::{Error, Result};
 use crate::home::Home;
-use crate::nn::Team;
+use crate::nn::ThreadPool;
 
 /// Which estimator, with its settings: `{ kind = "sumo", k = 1 }`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,13 +55,13 @@ impl Default for UncertaintyConfig {
 
 /// What estimators are built from.
 #[derive(Clone, Debug)]
-pub struct Source<'a> {
+pub struct BuildContext<'a> {
     /// The dataset's rows.
     pub data: &'a Batch,
     /// The trained ensemble, for estimators that read it.
     pub model: Option<&'a Ensemble>,
     /// Threads for building and scoring.
-    pub team: Team,
+    pub pool: ThreadPool,
     /// Seed of what is drawn or trained while building.
     pub seed: u64,
     /// Where indexes are kept between runs; `None` keeps nothing.
@@ -70,10 +70,10 @@ pub struct Source<'a> {
     pub baseline: bool,
 }
 
-impl<'a> Source<'a> {
+impl<'a> BuildContext<'a> {
     /// The data alone: enough for estimators that need no model.
     pub fn of_data(data: &'a Batch) -> Self {
-        Self { data, model: None, team: Team::new(1), seed: 0, home: None, baseline: true }
+        Self { data, model: None, pool: ThreadPool::new(1), seed: 0, home: None, baseline: true }
     }
 
     /// The ensemble, or an error that says who wants it.
@@ -172,13 +172,13 @@ impl UncertaintyConfig {
     ///
     /// # Errors
     /// Data or model the estimator needs and the source lacks; settings the data cannot serve.
-    pub fn build(&self, source: &Source<'_>) -> Result<Box<dyn Uncertainty>> {
+    pub fn build(&self, source: &BuildContext<'_>) -> Result<Box<dyn Uncertainty>> {
         let mut built = build_all(std::slice::from_ref(self), source)?;
         Ok(built.pop().expect("one config builds one estimator"))
     }
 
     /// The rule over members, for estimators that are one.
-    fn rule(&self) -> Option<Box<dyn Rule>> {
+    fn rule(&self) -> Option<Box<dyn EnsembleScore>> {
         match self {
             Self::Aleatoric(c) => Some(Box::new(MaxAleatoric(c.clone()))),
             Self::Pairwise(c) => Some(Box::new(MaxPairwise(c.clone()))),
@@ -191,10 +191,10 @@ impl UncertaintyConfig {
         }
     }
 
-    fn build_alone(&self, source: &Source<'_>) -> Result<Box<dyn Uncertainty>> {
+    fn build_alone(&self, source: &BuildContext<'_>) -> Result<Box<dyn Uncertainty>> {
         match self {
             Self::Sumo(c) => {
-                let threads = source.team.threads();
+                let threads = source.pool.threads();
                 Ok(Box::new(match source.home {
                     Some(home) => Sumo::open(home, c, source.data, threads)?,
                     None => Sumo::new(c, source.data, threads)?,
@@ -202,12 +202,12 @@ impl UncertaintyConfig {
             }
             Self::Count(c) => {
                 let model = source.model_for("count")?;
-                Ok(Box::new(Count::new(c, source.data, model, &source.team, source.seed)?))
+                Ok(Box::new(Count::new(c, source.data, model, &source.pool, source.seed)?))
             }
-            Self::Pullback(c) => Ok(Box::new(Pullback::new(c, source.data, &source.team, source.seed)?)),
+            Self::Pullback(c) => Ok(Box::new(Pullback::new(c, source.data, &source.pool, source.seed)?)),
             Self::Fathom(c) => {
                 let model = source.model.map(|m| m as &dyn DynamicsModel);
-                Ok(Box::new(Fathom::new(c, source.data, model, &source.team, source.seed)?))
+                Ok(Box::new(Fathom::new(c, source.data, model, &source.pool, source.seed)?))
             }
             Self::BellmanStd(_) => Err(no_critics()),
             Self::Aleatoric(_)
@@ -231,7 +231,10 @@ fn no_critics() -> Error {
 ///
 /// # Errors
 /// As [`UncertaintyConfig::build`].
-pub fn build_all(configs: &[UncertaintyConfig], source: &Source<'_>) -> Result<Vec<Box<dyn Uncertainty>>> {
+pub fn build_all(
+    configs: &[UncertaintyConfig],
+    source: &BuildContext<'_>,
+) -> Result<Vec<Box<dyn Uncertainty>>> {
     let mut rules = Vec::new();
     for config in configs {
         if let Some(rule) = config.rule() {
@@ -240,7 +243,9 @@ pub fn build_all(configs: &[UncertaintyConfig], source: &Source<'_>) -> Result<V
         }
     }
     let mut by_members = match source.model {
-        Some(model) if !rules.is_empty() => ByMembers::calibrate(rules, model, source.data, source.baseline)?,
+        Some(model) if !rules.is_empty() => {
+            EnsembleEstimator::calibrate(rules, model, source.data, source.baseline)?
+        }
         _ => Vec::new(),
     }
     .into_iter();

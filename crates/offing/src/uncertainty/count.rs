@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use super::coder::{Coder, Trunk};
 use super::{Uncertainty, finite};
 use crate::batch::{Batch, Mat};
-use crate::dynamics::{Ensemble, Members, Step};
+use crate::dynamics::{Ensemble, Members, ModelStep};
 use crate::error::{Error, Result};
-use crate::nn::Team;
+use crate::nn::ThreadPool;
 
 /// The sizes of the tables.
 const PRIMES: [u64; 6] = [999_931, 999_953, 999_959, 999_961, 999_979, 999_983];
@@ -77,7 +77,7 @@ pub enum Over {
 pub struct Count {
     config: CountConfig,
     members: Vec<Member>,
-    team: Team,
+    pool: ThreadPool,
     baseline: f32,
 }
 
@@ -93,7 +93,13 @@ impl Count {
     ///
     /// # Errors
     /// Settings out of range, data too small to hold some out, or training that diverges.
-    pub fn new(config: &CountConfig, data: &Batch, model: &Ensemble, team: &Team, seed: u64) -> Result<Self> {
+    pub fn new(
+        config: &CountConfig,
+        data: &Batch,
+        model: &Ensemble,
+        pool: &ThreadPool,
+        seed: u64,
+    ) -> Result<Self> {
         config.check(data.len(), model.members())?;
         if (data.obs_dim(), data.act_dim()) != (model.obs_dim(), model.act_dim()) {
             return Err(Error::Invalid(format!(
@@ -108,7 +114,7 @@ impl Count {
         let mut coders: Vec<(f64, Result<Coder>)> = Vec::new();
         coders
             .resize_with(model.members(), || (f64::INFINITY, Err(Error::Invalid("not trained yet".into()))));
-        team.for_each_mut(&mut coders, |member, out| {
+        pool.for_each_mut(&mut coders, |member, out| {
             let trained =
                 Trunk::of(&weights, member).and_then(|trunk| Coder::fit(config, trunk, data, seed, member));
             *out = match trained {
@@ -123,10 +129,10 @@ impl Count {
             let tables = PRIMES.iter().map(|&p| vec![0u32; p as usize]).collect();
             members.push(Member { coder, tables });
         }
-        let mut it = Self { config: config.clone(), members, team: team.clone(), baseline: 0.0 };
+        let mut it = Self { config: config.clone(), members, pool: pool.clone(), baseline: 0.0 };
         let mut codes = Vec::new();
         for member in &mut it.members {
-            let found = member.coder.codes(&data.obs, &data.act, team);
+            let found = member.coder.codes(&data.obs, &data.act, pool);
             for &code in &found {
                 for (table, prime) in member.tables.iter_mut().zip(PRIMES) {
                     table[(code % prime) as usize] += 1;
@@ -142,7 +148,7 @@ impl Count {
 
     /// u of any rows of (s, a).
     pub fn score_rows(&self, obs: &Mat, act: &Mat) -> Result<Array1<f32>> {
-        let codes: Vec<Vec<u64>> = self.members.iter().map(|m| m.coder.codes(obs, act, &self.team)).collect();
+        let codes: Vec<Vec<u64>> = self.members.iter().map(|m| m.coder.codes(obs, act, &self.pool)).collect();
         let score = |row: usize| self.combine(|m| self.members[m].count(codes[m][row], 0));
         finite("count", (0..obs.nrows()).map(score).collect())
     }
@@ -172,7 +178,7 @@ impl Member {
 }
 
 impl Uncertainty for Count {
-    fn score(&self, step: &Step) -> Result<Array1<f32>> {
+    fn score(&self, step: &ModelStep) -> Result<Array1<f32>> {
         self.score_rows(&step.batch.obs, &step.batch.act)
     }
 
@@ -180,7 +186,7 @@ impl Uncertainty for Count {
         Members::One
     }
 
-    fn max_baseline(&self) -> f32 {
+    fn max_loo_score(&self) -> f32 {
         self.baseline
     }
 }
@@ -247,7 +253,7 @@ mod tests {
             max_epochs: Some(3),
             ..Default::default()
         };
-        Ensemble::fit(&cfg, data, 0, &Team::new(2), |_, _| Ok(())).unwrap()
+        Ensemble::fit(&cfg, data, 0, &ThreadPool::new(2), |_, _| Ok(())).unwrap()
     }
 
     fn small() -> CountConfig {
@@ -258,7 +264,7 @@ mod tests {
     fn what_is_often_seen_is_certain_and_threads_change_nothing() {
         let data = clusters();
         let model = model(&data);
-        let it = Count::new(&small(), &data, &model, &Team::new(2), 0).unwrap();
+        let it = Count::new(&small(), &data, &model, &ThreadPool::new(2), 0).unwrap();
         let u = it.score_rows(&data.obs, &data.act).unwrap();
         let mean = |rows: std::ops::Range<usize>| rows.clone().map(|i| u[i]).sum::<f32>() / rows.len() as f32;
         // Nothing makes an autoencoder tell all clusters apart, but the rarest must not look common.
@@ -266,14 +272,14 @@ mod tests {
         assert!(common < 0.1 && rarest > 2.0 * common, "{common} {rarest}");
         // Codes of 16 bits are below every prime, so cells are counts of equal codes: u by its definition.
         let codes: Vec<Vec<u64>> =
-            it.members.iter().map(|m| m.coder.codes(&data.obs, &data.act, &it.team)).collect();
+            it.members.iter().map(|m| m.coder.codes(&data.obs, &data.act, &it.pool)).collect();
         for row in (0..2000).step_by(97) {
             let equal = |codes: &Vec<u64>| codes.iter().filter(|c| **c == codes[row]).count() as f64;
             let mean = codes.iter().map(equal).sum::<f64>() / 2.0;
             assert!((f64::from(u[row]) - 1.0 / mean.sqrt()).abs() < 1e-6, "{row}: {} {mean}", u[row]);
         }
-        assert!(it.max_baseline() >= u.iter().fold(0.0, |a: f32, b| a.max(*b)) && it.max_baseline() <= 1.0);
-        let alone = Count::new(&small(), &data, &model, &Team::new(1), 0).unwrap();
+        assert!(it.max_loo_score() >= u.iter().fold(0.0, |a: f32, b| a.max(*b)) && it.max_loo_score() <= 1.0);
+        let alone = Count::new(&small(), &data, &model, &ThreadPool::new(1), 0).unwrap();
         assert_eq!(alone.score_rows(&data.obs, &data.act).unwrap(), u);
     }
 
@@ -282,7 +288,8 @@ mod tests {
         let data = clusters();
         let model = model(&data);
         let of = |over| {
-            let it = Count::new(&CountConfig { over, ..small() }, &data, &model, &Team::new(2), 0).unwrap();
+            let it =
+                Count::new(&CountConfig { over, ..small() }, &data, &model, &ThreadPool::new(2), 0).unwrap();
             it.score_rows(&data.obs, &data.act).unwrap()
         };
         let (avg, uc, lc) = (of(Over::Avg), of(Over::Uc), of(Over::Lc));
@@ -294,8 +301,9 @@ mod tests {
     fn bad_settings_are_named() {
         let data = clusters();
         let model = model(&data);
-        let fail =
-            |cfg: CountConfig| Count::new(&cfg, &data, &model, &Team::new(1), 0).unwrap_err().to_string();
+        let fail = |cfg: CountConfig| {
+            Count::new(&cfg, &data, &model, &ThreadPool::new(1), 0).unwrap_err().to_string()
+        };
         assert!(fail(CountConfig { bits: 65, ..small() }).contains("64 bits"));
         assert!(fail(CountConfig { elites: 4, ..small() }).contains("elites"));
         assert!(fail(CountConfig { noise: 1.5, ..small() }).contains("noise"));

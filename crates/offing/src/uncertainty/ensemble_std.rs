@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::members::{Opinions, Rule};
+use super::members::{EnsembleScore, MemberPredictions};
 
 /// No settings: `{ kind = "ensemble-std" }`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,12 +12,12 @@ pub struct EnsembleStdConfig {}
 #[derive(Debug)]
 pub(super) struct EnsembleStd;
 
-impl Rule for EnsembleStd {
+impl EnsembleScore for EnsembleStd {
     fn id(&self) -> &'static str {
         "ensemble-std"
     }
 
-    fn score(&self, row: &Opinions<'_>, _member: Option<usize>) -> f32 {
+    fn score(&self, row: &MemberPredictions<'_>, _member: Option<usize>) -> f32 {
         let columns = row.width() - 1;
         let sum: f64 = (0..columns).map(|d| row.variance_of_means(d)).sum();
         (sum / columns as f64).sqrt() as f32

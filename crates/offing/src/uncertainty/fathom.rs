@@ -18,15 +18,15 @@ use serde::{Deserialize, Serialize};
 
 use super::linalg::root_floored;
 use super::local_fit::{Fit, Stored};
-use super::members::{Rule, apply};
+use super::members::{EnsembleScore, apply};
 use super::mixture_std::MixtureStd;
 use super::space::{SearchVector, moments};
 use super::sumo::{Sumo, SumoConfig, fault};
 use super::{Uncertainty, finite};
 use crate::batch::{Batch, Mat};
-use crate::dynamics::{DynamicsModel, Members, Step};
+use crate::dynamics::{DynamicsModel, Members, ModelStep};
 use crate::error::{Error, Result};
-use crate::nn::Team;
+use crate::nn::ThreadPool;
 use crate::rng::Rng;
 
 /// Rows of a local fit.
@@ -50,7 +50,7 @@ pub struct FathomConfig {
     /// nearest row's fit: much cheaper, and .01 to .04 of rank correlation worse in the trial. A fit takes
     /// 4·(d·m + d²/2 + d + 2m) bytes for d = |s| + |a| and m = |s|: 2.9 kB for halfcheetah.
     pub stored: Option<usize>,
-    /// Look for the data's largest score ([`Uncertainty::max_baseline`]) among so many rows only: those that SUMO finds
+    /// Look for the data's largest score ([`Uncertainty::max_loo_score`]) among so many rows only: those that SUMO finds
     /// loneliest, where the largest score most likely is, or random ones in the variant without SUMO. What is found can
     /// be too small, never too large. All rows when not given; that takes minutes on a million.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,7 +103,7 @@ pub struct Fathom {
     sumo: Option<Sumo>,
     /// The data's own mixture deviations, in variant C.
     mixture: Vec<f32>,
-    team: Team,
+    pool: ThreadPool,
     seed: u64,
     baseline_rows: Option<usize>,
     baseline: OnceLock<f32>,
@@ -115,15 +115,15 @@ impl Fathom {
         config: &FathomConfig,
         data: &Batch,
         model: Option<&dyn DynamicsModel>,
-        team: &Team,
+        pool: &ThreadPool,
         seed: u64,
     ) -> Result<Self> {
         config.check(data.len())?;
         // Refuses what is not finite, and is needed anyway for variants B and C.
-        let sumo = Sumo::new(&SumoConfig::default(), data, team.threads())?;
+        let sumo = Sumo::new(&SumoConfig::default(), data, pool.threads())?;
         let delta = &data.next_obs - &data.obs;
-        let (whitening, points) = Whitening::fit(data, &delta, team, seed)?;
-        let index = tree(&points, team)?;
+        let (whitening, points) = Whitening::fit(data, &delta, pool, seed)?;
+        let index = tree(&points, pool)?;
         let mixture = match (config.variant, model) {
             (Variant::Ensemble, Some(model)) => mixture(model, data)?,
             (Variant::Ensemble, None) => {
@@ -143,7 +143,7 @@ impl Fathom {
             stored: None,
             sumo: (config.variant != Variant::Fit).then_some(sumo),
             mixture,
-            team: team.clone(),
+            pool: pool.clone(),
             seed,
             baseline_rows: config.baseline_rows,
             baseline: OnceLock::new(),
@@ -168,7 +168,7 @@ impl Fathom {
         let points = self.whitening.apply(&SearchVector::ObsAct.rows(rows));
         let change = &rows.next_obs - &rows.obs;
         match &self.stored {
-            Some(stored) => stored.errors(&points, &change, &self.team),
+            Some(stored) => stored.errors(&points, &change, &self.pool),
             None => {
                 let near = self.index.search(points.view(), NEIGHBORS).map_err(fault)?;
                 Ok(self.errors(&points, &change, &near, None))
@@ -181,7 +181,7 @@ impl Fathom {
         let mut out = vec![0.0f32; points.nrows()];
         let mut chunks: Vec<_> = out.chunks_mut(CHUNK).collect();
         let (d, m) = (points.ncols(), change.ncols());
-        self.team.for_each_mut(&mut chunks, |chunk, out| {
+        self.pool.for_each_mut(&mut chunks, |chunk, out| {
             let mut fit = Fit::new(d, m);
             for (i, out) in out.iter_mut().enumerate() {
                 let row = chunk * CHUNK + i;
@@ -201,7 +201,7 @@ impl Fathom {
         let anchors = self.points.select(ndarray::Axis(0), &chosen);
         let near = self.index.search(anchors.view(), NEIGHBORS).map_err(fault)?;
         let (d, m) = (self.points.ncols(), self.delta.ncols());
-        Stored::new(tree(&anchors, &self.team)?, d, m, &near, (&self.points, &self.delta), &self.team)
+        Stored::new(tree(&anchors, &self.pool)?, d, m, &near, (&self.points, &self.delta), &self.pool)
     }
 
     fn combine(&self, e: f32, u: impl FnOnce() -> f32, mixture: impl FnOnce() -> f32) -> f32 {
@@ -253,7 +253,7 @@ impl Fathom {
 }
 
 impl Uncertainty for Fathom {
-    fn score(&self, step: &Step) -> Result<Array1<f32>> {
+    fn score(&self, step: &ModelStep) -> Result<Array1<f32>> {
         let e = self.error_rows(&step.batch)?;
         let u = self.sumo.as_ref().map(|s| s.score_rows(&step.batch)).transpose()?;
         let mixture = match (&self.variant, &step.forecast) {
@@ -274,12 +274,12 @@ impl Uncertainty for Fathom {
         if self.variant == Variant::Ensemble { Members::All } else { Members::One }
     }
 
-    fn max_baseline(&self) -> f32 {
+    fn max_loo_score(&self) -> f32 {
         let find = || self.find_baseline().expect("the data was searched when it was indexed");
         *self.baseline.get_or_init(find)
     }
 
-    fn support(&self, step: &Step, k: usize) -> Result<Option<Neighbors>> {
+    fn support(&self, step: &ModelStep, k: usize) -> Result<Option<Neighbors>> {
         let points = self.whitening.apply(&SearchVector::ObsAct.rows(&step.batch));
         self.index.search(points.view(), k).map(Some).map_err(fault)
     }
@@ -295,7 +295,7 @@ struct Whitening {
 
 impl Whitening {
     /// Learns the metric; returns it with the data's points.
-    fn fit(data: &Batch, delta: &Mat, team: &Team, seed: u64) -> Result<(Self, Mat)> {
+    fn fit(data: &Batch, delta: &Mat, pool: &ThreadPool, seed: u64) -> Result<(Self, Mat)> {
         let raw = SearchVector::ObsAct.rows(data);
         let (mean, inverse, _) = moments(&raw);
         let (n, d, m) = (raw.nrows(), raw.ncols(), delta.ncols());
@@ -303,7 +303,7 @@ impl Whitening {
         super::space::standardise(&mut scaled, &mean, &inverse);
         let chosen = sample(n, PROBES, &mut Rng::stream(seed, "fathom.metric", 0));
         let probes = scaled.select(ndarray::Axis(0), &chosen);
-        let near = tree(&scaled, team)?.search(probes.view(), NEIGHBORS).map_err(fault)?;
+        let near = tree(&scaled, pool)?.search(probes.view(), NEIGHBORS).map_err(fault)?;
         // Summed in one order, whatever the threads.
         let mut gram = vec![0.0; d * d];
         let mut fit = Fit::new(d, m);
@@ -339,8 +339,8 @@ impl Whitening {
     }
 }
 
-fn tree(points: &Mat, team: &Team) -> Result<Tree> {
-    let cfg = TreeConfig { threads: Threads::Exactly(team.threads()), ..TreeConfig::default() };
+fn tree(points: &Mat, pool: &ThreadPool) -> Result<Tree> {
+    let cfg = TreeConfig { threads: Threads::Exactly(pool.threads()), ..TreeConfig::default() };
     Tree::new(&cfg, points.view()).map_err(fault)
 }
 

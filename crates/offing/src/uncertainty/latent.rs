@@ -9,7 +9,8 @@ use super::space::{moments, standardise};
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
 use crate::nn::{
-    Activation, AdamConfig, AdamStep, Init, Keep, Panels, Shape, Stack, Team, Trace, TrainStep, Weights,
+    Activation, Activations, AdamConfig, AdamStep, Init, Keep, MlpEnsemble, PackedMatrix, Shape, ThreadPool,
+    TrainStep, Weights,
 };
 use crate::rng::Rng;
 
@@ -26,9 +27,9 @@ pub(super) fn clamp(log_var: f32) -> f32 {
 /// The trained model.
 #[derive(Debug)]
 pub(super) struct Latent {
-    encoder: Stack,
-    pub(super) forward: Stack,
-    pub(super) decoder: Stack,
+    encoder: MlpEnsemble,
+    pub(super) forward: MlpEnsemble,
+    pub(super) decoder: MlpEnsemble,
     obs_scale: (Vec<f32>, Vec<f32>),
     act_scale: (Vec<f32>, Vec<f32>),
     latent: usize,
@@ -53,7 +54,7 @@ impl Latent {
         let (s, a, l) = (data.obs_dim(), data.act_dim(), cfg.latent);
         let mut net = |inputs, outputs| {
             let shape = Shape::new(inputs, &cfg.hidden, outputs, Activation::Silu);
-            Stack::new(shape, 1, Init::Uniform, Keep::Moments, &mut rng)
+            MlpEnsemble::new(shape, 1, Init::Uniform, Keep::Moments, &mut rng)
         };
         let (encoder, forward, decoder) = (net(s, 2 * l), net(l + a, 2 * l), net(l, s));
         let mut it = Self { encoder, forward, decoder, obs_scale, act_scale, latent: l };
@@ -81,7 +82,7 @@ impl Latent {
     }
 
     fn train(&mut self, desk: &Desk, adam: AdamStep) {
-        let (alone, rows) = (Team::new(1), desk.rows);
+        let (alone, rows) = (ThreadPool::new(1), desk.rows);
         let step = TrainStep { adam, decay: &[], tau: None };
         let with = |pair: (_, _)| (pair.0, pair.1, rows);
         self.encoder.train(&alone, 0..1, 1, |_, l, _| with(desk.encode.source(l, &desk.now)), &step);
@@ -94,9 +95,9 @@ impl Latent {
     }
 
     /// (z, a) of each row: the encoder's mean, and the standardised action.
-    pub(super) fn embed(&self, obs: &Mat, act: &Mat, team: &Team) -> Mat {
+    pub(super) fn embed(&self, obs: &Mat, act: &Mat, pool: &ThreadPool) -> Mat {
         let (l, a) = (self.latent, act.ncols());
-        let codes = self.run(&self.encoder, obs, &self.obs_scale, l, team);
+        let codes = self.run(&self.encoder, obs, &self.obs_scale, l, pool);
         Mat::from_shape_fn((obs.nrows(), l + a), |(i, j)| {
             if j < l {
                 codes[[i, j]]
@@ -107,25 +108,32 @@ impl Latent {
     }
 
     /// The deviations of the decoder, from what it leaves over on a sample of next states.
-    pub(super) fn radial(&self, centers: usize, data: &Batch, team: &Team, seed: u64) -> Radial {
+    pub(super) fn radial(&self, centers: usize, data: &Batch, pool: &ThreadPool, seed: u64) -> Radial {
         let mut rng = Rng::stream(seed, "pullback.centers", 0);
         let rows: Vec<usize> = (0..SAMPLE.min(data.len())).map(|_| rng.below(data.len())).collect();
         let mut next = data.next_obs.select(ndarray::Axis(0), &rows);
-        let codes = self.run(&self.encoder, &next, &self.obs_scale, self.latent, team);
+        let codes = self.run(&self.encoder, &next, &self.obs_scale, self.latent, pool);
         standardise(&mut next, &self.obs_scale.0, &self.obs_scale.1);
         let as_is = (vec![0.0; self.latent], vec![1.0; self.latent]);
-        let decoded = self.run(&self.decoder, &codes, &as_is, next.ncols(), team);
+        let decoded = self.run(&self.decoder, &codes, &as_is, next.ncols(), pool);
         Radial::fit(&codes, &(&decoded - &next), centers, &mut rng)
     }
 
     /// The first `outputs` outputs of a network on standardised rows.
-    fn run(&self, net: &Stack, rows: &Mat, scale: &(Vec<f32>, Vec<f32>), outputs: usize, team: &Team) -> Mat {
+    fn run(
+        &self,
+        net: &MlpEnsemble,
+        rows: &Mat,
+        scale: &(Vec<f32>, Vec<f32>),
+        outputs: usize,
+        pool: &ThreadPool,
+    ) -> Mat {
         let mut flat = vec![0.0f32; rows.nrows() * outputs];
         let mut chunks: Vec<_> = flat.chunks_mut(CHUNK * outputs).collect();
-        team.for_each_mut(&mut chunks, |chunk, out| {
+        pool.for_each_mut(&mut chunks, |chunk, out| {
             let n = out.len() / outputs;
-            let mut x = Panels::new(n, rows.ncols());
-            let mut trace = Trace::forward_only(net.shape(), n);
+            let mut x = PackedMatrix::new(n, rows.ncols());
+            let mut trace = Activations::forward_only(net.shape(), n);
             for i in 0..n {
                 for (c, &v) in rows.row(chunk * CHUNK + i).iter().enumerate() {
                     put(&mut x, i, c, (v - scale.0[c]) * scale.1[c]);
@@ -138,12 +146,12 @@ impl Latent {
     }
 }
 
-fn put(panels: &mut Panels, row: usize, col: usize, value: f32) {
+fn put(panels: &mut PackedMatrix, row: usize, col: usize, value: f32) {
     let at = panels.at(row, col);
     panels.data_mut()[at] = value;
 }
 
-fn get(panels: &Panels, row: usize, col: usize) -> f32 {
+fn get(panels: &PackedMatrix, row: usize, col: usize) -> f32 {
     panels.data()[panels.at(row, col)]
 }
 
@@ -152,19 +160,19 @@ struct Desk {
     rows: usize,
     latent: usize,
     /// s, s' and (z, a).
-    now: Panels,
-    next: Panels,
-    pair: Panels,
-    z: Panels,
-    z_next: Panels,
-    encode: Trace,
-    encode_next: Trace,
-    advance: Trace,
-    decode: Trace,
-    decode_next: Trace,
-    dz: Panels,
-    dz_next: Panels,
-    dpair: Panels,
+    now: PackedMatrix,
+    next: PackedMatrix,
+    pair: PackedMatrix,
+    z: PackedMatrix,
+    z_next: PackedMatrix,
+    encode: Activations,
+    encode_next: Activations,
+    advance: Activations,
+    decode: Activations,
+    decode_next: Activations,
+    dz: PackedMatrix,
+    dz_next: PackedMatrix,
+    dpair: PackedMatrix,
 }
 
 impl Desk {
@@ -173,19 +181,19 @@ impl Desk {
         Self {
             rows,
             latent: l,
-            now: Panels::new(rows, s),
-            next: Panels::new(rows, s),
-            pair: Panels::new(rows, l + a),
-            z: Panels::new(rows, l),
-            z_next: Panels::new(rows, l),
-            encode: Trace::new(it.encoder.shape(), rows),
-            encode_next: Trace::forward_only(it.encoder.shape(), rows),
-            advance: Trace::new(it.forward.shape(), rows),
-            decode: Trace::new(it.decoder.shape(), rows),
-            decode_next: Trace::new(it.decoder.shape(), rows),
-            dz: Panels::new(rows, l),
-            dz_next: Panels::new(rows, l),
-            dpair: Panels::new(rows, l + a),
+            now: PackedMatrix::new(rows, s),
+            next: PackedMatrix::new(rows, s),
+            pair: PackedMatrix::new(rows, l + a),
+            z: PackedMatrix::new(rows, l),
+            z_next: PackedMatrix::new(rows, l),
+            encode: Activations::new(it.encoder.shape(), rows),
+            encode_next: Activations::forward_only(it.encoder.shape(), rows),
+            advance: Activations::new(it.forward.shape(), rows),
+            decode: Activations::new(it.decoder.shape(), rows),
+            decode_next: Activations::new(it.decoder.shape(), rows),
+            dz: PackedMatrix::new(rows, l),
+            dz_next: PackedMatrix::new(rows, l),
+            dpair: PackedMatrix::new(rows, l + a),
         }
     }
 
@@ -196,7 +204,7 @@ impl Desk {
         let (first, second) = (noise(), noise());
         self.encode.forward(it.encoder.net(0), Weights::Current, &self.now, n);
         self.encode_next.forward(it.encoder.net(0), Weights::Current, &self.next, n);
-        let deviation = |out: &Panels, i: usize, j: usize| (0.5 * clamp(get(out, i, l + j))).exp();
+        let deviation = |out: &PackedMatrix, i: usize, j: usize| (0.5 * clamp(get(out, i, l + j))).exp();
         for (at, eps) in first.iter().enumerate() {
             let (i, j) = (at / l, at % l);
             let z = get(&self.encode.out, i, j) + deviation(&self.encode.out, i, j) * eps;

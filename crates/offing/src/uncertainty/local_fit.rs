@@ -7,7 +7,7 @@ use super::linalg::{cholesky, solve_lower, solve_upper};
 use super::sumo::fault;
 use crate::batch::Mat;
 use crate::error::Result;
-use crate::nn::Team;
+use crate::nn::ThreadPool;
 
 /// Ridge, as a share of the mean of XᵀX's diagonal.
 const RIDGE: f64 = 0.1;
@@ -164,12 +164,12 @@ impl Stored {
         m: usize,
         near: &Neighbors,
         data: (&Mat, &Mat),
-        team: &Team,
+        pool: &ThreadPool,
     ) -> Result<Self> {
         let each = d + 2 * m + d * m + d * (d + 1) / 2;
         let mut packed = vec![0.0; each * index.len()];
         let mut chunks: Vec<_> = packed.chunks_mut(each * CHUNK).collect();
-        team.for_each_mut(&mut chunks, |chunk, out| {
+        pool.for_each_mut(&mut chunks, |chunk, out| {
             let mut fit = Fit::new(d, m);
             for (i, out) in out.chunks_exact_mut(each).enumerate() {
                 let ids = near.ids.row(chunk * CHUNK + i);
@@ -181,11 +181,11 @@ impl Stored {
     }
 
     /// e of each row by the nearest stored fit.
-    pub(super) fn errors(&self, points: &Mat, change: &Mat, team: &Team) -> Result<Array1<f32>> {
+    pub(super) fn errors(&self, points: &Mat, change: &Mat, pool: &ThreadPool) -> Result<Array1<f32>> {
         let near = self.index.search(points.view(), 1).map_err(fault)?;
         let mut out = vec![0.0f32; points.nrows()];
         let mut chunks: Vec<_> = out.chunks_mut(CHUNK).collect();
-        team.for_each_mut(&mut chunks, |chunk, out| {
+        pool.for_each_mut(&mut chunks, |chunk, out| {
             let mut fit = Fit::new(self.d, self.m);
             for (i, out) in out.iter_mut().enumerate() {
                 let row = chunk * CHUNK + i;

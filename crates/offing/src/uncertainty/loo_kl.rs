@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::members::{Opinions, Rule};
+use super::members::{EnsembleScore, MemberPredictions};
 
 /// Which member is compared with the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,12 +30,12 @@ pub enum Held {
 #[derive(Debug)]
 pub(super) struct LooKl(pub(super) LooKlConfig);
 
-impl Rule for LooKl {
+impl EnsembleScore for LooKl {
     fn id(&self) -> &'static str {
         "loo-kl"
     }
 
-    fn score(&self, row: &Opinions<'_>, member: Option<usize>) -> f32 {
+    fn score(&self, row: &MemberPredictions<'_>, member: Option<usize>) -> f32 {
         let all = (0..row.members).map(|m| divergence(row, m));
         let score = match (self.0.member, member) {
             (Held::Chosen, Some(m)) => divergence(row, m),
@@ -51,7 +51,7 @@ impl Rule for LooKl {
 }
 
 /// ½ Σ_d [ln(v₋ᵢ/vᵢ) + (vᵢ + (μᵢ − μ₋ᵢ)²)/v₋ᵢ − 1].
-fn divergence(row: &Opinions<'_>, held: usize) -> f64 {
+fn divergence(row: &MemberPredictions<'_>, held: usize) -> f64 {
     let others = || (0..row.members).filter(|&m| m != held);
     let n = (row.members - 1) as f64;
     let mut sum = 0.0;

@@ -4,7 +4,7 @@ use ndarray::Array1;
 
 use super::{Uncertainty, finite};
 use crate::batch::Batch;
-use crate::dynamics::{DynamicsModel, Forecast, Members, Step};
+use crate::dynamics::{DynamicsModel, Members, ModelStep, Prediction};
 use crate::error::{Error, Result};
 
 /// Rows of the data that are forecast at once: some tens of megabytes.
@@ -14,12 +14,12 @@ const CHUNK: usize = 8192;
 const GLANCE: usize = 64;
 
 /// A score of one row's forecasts.
-pub(super) trait Rule: std::fmt::Debug + Send + Sync {
+pub(super) trait EnsembleScore: std::fmt::Debug + Send + Sync {
     /// The estimator's id, for messages.
     fn id(&self) -> &'static str;
 
     /// Score of a row. `member` made the step; it is `None` for rows of the data, which no member made.
-    fn score(&self, row: &Opinions<'_>, member: Option<usize>) -> f32;
+    fn score(&self, row: &MemberPredictions<'_>, member: Option<usize>) -> f32;
 
     /// What an ensemble of so many members lacks, if anything.
     fn check(&self, members: usize) -> std::result::Result<(), String> {
@@ -29,7 +29,7 @@ pub(super) trait Rule: std::fmt::Debug + Send + Sync {
 }
 
 /// Says what an ensemble of so many members lacks for a rule, if anything.
-pub(super) fn fits(rule: &dyn Rule, members: usize) -> Result<()> {
+pub(super) fn fits(rule: &dyn EnsembleScore, members: usize) -> Result<()> {
     rule.check(members).map_err(|wanted| {
         let id = rule.id();
         Error::Invalid(format!("{id}: wanted {wanted}, found {members}; raise model.ensemble.members"))
@@ -37,7 +37,7 @@ pub(super) fn fits(rule: &dyn Rule, members: usize) -> Result<()> {
 }
 
 /// Every member's Gaussian over (s', r) for one row.
-pub(super) struct Opinions<'a> {
+pub(super) struct MemberPredictions<'a> {
     mean: &'a [f32],
     std: &'a [f32],
     width: usize,
@@ -47,7 +47,7 @@ pub(super) struct Opinions<'a> {
     pub(super) members: usize,
 }
 
-impl Opinions<'_> {
+impl MemberPredictions<'_> {
     /// Mean of (s', r) by a member.
     pub(super) fn mean(&self, member: usize) -> &[f32] {
         &self.mean[member * self.stride..][..self.width]
@@ -83,16 +83,16 @@ impl Opinions<'_> {
 
 /// An estimator over the members' forecasts.
 #[derive(Debug)]
-pub(super) struct ByMembers {
-    rule: Box<dyn Rule>,
+pub(super) struct EnsembleEstimator {
+    rule: Box<dyn EnsembleScore>,
     max: f32,
 }
 
-impl ByMembers {
+impl EnsembleEstimator {
     /// Finds the data's largest score for each rule, in one pass of forecasts over the data; with `baseline` false it looks
     /// at a few rows only, to see whether the rules work at all, and has no largest score (NaN).
     pub(super) fn calibrate(
-        rules: Vec<Box<dyn Rule>>,
+        rules: Vec<Box<dyn EnsembleScore>>,
         model: &dyn DynamicsModel,
         data: &Batch,
         baseline: bool,
@@ -118,8 +118,8 @@ impl ByMembers {
     }
 }
 
-impl Uncertainty for ByMembers {
-    fn score(&self, step: &Step) -> Result<Array1<f32>> {
+impl Uncertainty for EnsembleEstimator {
+    fn score(&self, step: &ModelStep) -> Result<Array1<f32>> {
         let forecast = step.forecast.as_ref().ok_or_else(|| {
             Error::Invalid(format!(
                 "{}: wanted every member's forecast, found a step by one member",
@@ -133,20 +133,25 @@ impl Uncertainty for ByMembers {
         Members::All
     }
 
-    fn max_baseline(&self) -> f32 {
+    fn max_loo_score(&self) -> f32 {
         self.max
     }
 }
 
 /// The rule on every row.
-pub(super) fn apply(rule: &dyn Rule, forecast: &Forecast, member: Option<&Array1<u32>>) -> Array1<f32> {
+pub(super) fn apply(
+    rule: &dyn EnsembleScore,
+    forecast: &Prediction,
+    member: Option<&Array1<u32>>,
+) -> Array1<f32> {
     let (members, rows, width) = forecast.mean.dim();
     let (mean, std) = (forecast.mean.as_standard_layout(), forecast.std.as_standard_layout());
     let flat = "a standard layout is one slice";
     let (mean, std) = (mean.as_slice().expect(flat), std.as_slice().expect(flat));
     let score = |row: usize| {
         let at = row * width;
-        let opinions = Opinions { mean: &mean[at..], std: &std[at..], width, stride: rows * width, members };
+        let opinions =
+            MemberPredictions { mean: &mean[at..], std: &std[at..], width, stride: rows * width, members };
         rule.score(&opinions, member.map(|m| m[row] as usize))
     };
     (0..rows).map(score).collect()

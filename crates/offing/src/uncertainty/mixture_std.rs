@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::members::{Opinions, Rule};
+use super::members::{EnsembleScore, MemberPredictions};
 
 /// No settings: `{ kind = "mixture-std" }`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,12 +15,12 @@ pub struct MixtureStdConfig {}
 #[derive(Debug)]
 pub(super) struct MixtureStd;
 
-impl Rule for MixtureStd {
+impl EnsembleScore for MixtureStd {
     fn id(&self) -> &'static str {
         "mixture-std"
     }
 
-    fn score(&self, row: &Opinions<'_>, _member: Option<usize>) -> f32 {
+    fn score(&self, row: &MemberPredictions<'_>, _member: Option<usize>) -> f32 {
         let noise = |d: usize| {
             (0..row.members).map(|m| f64::from(row.std(m)[d]).powi(2)).sum::<f64>() / row.members as f64
         };

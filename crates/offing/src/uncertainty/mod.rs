@@ -3,14 +3,14 @@
 //! One trait, one file an estimator. An estimator never learns how its score is used.
 //!
 //! ```
-//! use offing::uncertainty::{Source, UncertaintyConfig};
+//! use offing::uncertainty::{BuildContext, UncertaintyConfig};
 //! use offing::{Batch, Mat};
 //! let mut rng = offing::Rng::stream(0, "rows", 0);
 //! let obs = Mat::from_shape_fn((500, 3), |_| rng.normal() as f32);
 //! let act = Mat::from_shape_fn((500, 1), |_| rng.normal() as f32);
 //! let data = Batch { next_obs: &obs + 1.0, obs, act, rew: vec![0.0; 500].into(), done: vec![false; 500].into() };
-//! let sumo = UncertaintyConfig::from_id("sumo")?.build(&Source::of_data(&data))?;
-//! assert!(sumo.max_baseline() > 0.0);
+//! let sumo = UncertaintyConfig::from_id("sumo")?.build(&BuildContext::of_data(&data))?;
+//! assert!(sumo.max_loo_score() > 0.0);
 //! assert!(UncertaintyConfig::from_id("summo").unwrap_err().to_string().contains("`sumo`"));
 //! # Ok::<(), offing::Error>(())
 //! ```
@@ -38,7 +38,7 @@ mod sumo;
 
 pub use aleatoric::{AleatoricConfig, Norm};
 pub use bellman_std::{BellmanStd, BellmanStdConfig};
-pub use config::{Source, UncertaintyConfig, build_all};
+pub use config::{BuildContext, UncertaintyConfig, build_all};
 pub use count::{Count, CountConfig, Over};
 pub use embedding::{Distortion, Embedding, EmbeddingConfig};
 pub use ensemble_std::EnsembleStdConfig;
@@ -53,7 +53,7 @@ pub use sumo::{Form, Sumo, SumoConfig, Threshold};
 use ndarray::Array1;
 pub use offing_knn::Neighbors;
 
-use crate::dynamics::{Members, Step};
+use crate::dynamics::{Members, ModelStep};
 use crate::error::{Error, Result};
 
 /// Scores imagined steps; larger means less to be trusted.
@@ -65,20 +65,20 @@ pub trait Uncertainty: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// Rows of other widths than the data had, values that are not finite, or a step without the members'
     /// forecasts that [`needs`](Self::needs) asked for.
-    fn score(&self, step: &Step) -> Result<Array1<f32>>;
+    fn score(&self, step: &ModelStep) -> Result<Array1<f32>>;
 
     /// Whether a step must carry every member's forecast.
     fn needs(&self) -> Members;
 
     /// The largest score the dataset's own rows get, each without help from itself (Eq. 7 with α = 1).
-    fn max_baseline(&self) -> f32;
+    fn max_loo_score(&self) -> f32;
 
     /// Whether each row's score lies above `threshold`. The same answer as comparing [`score`](Self::score), often
     /// cheaper.
     ///
     /// # Errors
     /// As [`score`](Self::score).
-    fn exceeds(&self, step: &Step, threshold: f32) -> Result<Vec<bool>> {
+    fn exceeds(&self, step: &ModelStep, threshold: f32) -> Result<Vec<bool>> {
         Ok(self.score(step)?.iter().map(|&u| u > threshold).collect())
     }
 
@@ -86,7 +86,7 @@ pub trait Uncertainty: std::fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As [`score`](Self::score), and `k` larger than the data.
-    fn support(&self, step: &Step, k: usize) -> Result<Option<Neighbors>> {
+    fn support(&self, step: &ModelStep, k: usize) -> Result<Option<Neighbors>> {
         let _ = (step, k);
         Ok(None)
     }

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::members::{Opinions, Rule};
+use super::members::{EnsembleScore, MemberPredictions};
 
 /// How disagreement is measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,12 +29,12 @@ pub enum Spread {
 #[derive(Debug)]
 pub(super) struct MaxPairwise(pub(super) PairwiseConfig);
 
-impl Rule for MaxPairwise {
+impl EnsembleScore for MaxPairwise {
     fn id(&self) -> &'static str {
         "pairwise"
     }
 
-    fn score(&self, row: &Opinions<'_>, _member: Option<usize>) -> f32 {
+    fn score(&self, row: &MemberPredictions<'_>, _member: Option<usize>) -> f32 {
         let mut largest = 0.0f64;
         match self.0.spread {
             Spread::Pairs => {

@@ -21,9 +21,9 @@ use super::smooth::{Radial, Smooth};
 use super::sumo::fault;
 use super::{Uncertainty, finite};
 use crate::batch::{Batch, Mat};
-use crate::dynamics::{Members, Step};
+use crate::dynamics::{Members, ModelStep};
 use crate::error::{Error, Result};
-use crate::nn::Team;
+use crate::nn::ThreadPool;
 
 /// Rows a thread takes at once.
 const CHUNK: usize = 64;
@@ -79,7 +79,7 @@ pub struct Pullback {
     /// (z, a) of the data.
     points: Mat,
     index: Tree,
-    team: Team,
+    pool: ThreadPool,
     baseline: OnceLock<f32>,
 }
 
@@ -97,27 +97,27 @@ impl Pullback {
     ///
     /// # Errors
     /// Settings out of range, values that are not finite, or training that diverges.
-    pub fn new(config: &PullbackConfig, data: &Batch, team: &Team, seed: u64) -> Result<Self> {
+    pub fn new(config: &PullbackConfig, data: &Batch, pool: &ThreadPool, seed: u64) -> Result<Self> {
         config.check(data.len())?;
         crate::dynamics::check_rows(&Batch { rew: Array1::zeros(data.len()), ..data.clone() })?;
         let latent = Latent::fit(config, data, seed)?;
-        let points = latent.embed(&data.obs, &data.act, team);
-        let noise = latent.radial(config.centers, data, team, seed);
+        let points = latent.embed(&data.obs, &data.act, pool);
+        let noise = latent.radial(config.centers, data, pool, seed);
         let geometry = Geometry {
             latent: config.latent,
             forward: Smooth::of(&latent.forward),
             decoder: Smooth::of(&latent.decoder),
             noise,
         };
-        let cfg = TreeConfig { threads: Threads::Exactly(team.threads()), ..TreeConfig::default() };
+        let cfg = TreeConfig { threads: Threads::Exactly(pool.threads()), ..TreeConfig::default() };
         let index = Tree::new(&cfg, points.view()).map_err(fault)?;
         let baseline = OnceLock::new();
-        Ok(Self { config: config.clone(), latent, geometry, points, index, team: team.clone(), baseline })
+        Ok(Self { config: config.clone(), latent, geometry, points, index, pool: pool.clone(), baseline })
     }
 
     /// u of any rows of (s, a).
     pub fn score_rows(&self, obs: &Mat, act: &Mat) -> Result<Array1<f32>> {
-        let points = self.latent.embed(obs, act, &self.team);
+        let points = self.latent.embed(obs, act, &self.pool);
         let near = self.index.search(points.view(), self.config.neighbors).map_err(fault)?;
         finite("pullback", self.lengths(&points, &near, None))
     }
@@ -126,7 +126,7 @@ impl Pullback {
     fn lengths(&self, points: &Mat, near: &Neighbors, own: Option<usize>) -> Array1<f32> {
         let mut out = vec![0.0f32; points.nrows()];
         let mut chunks: Vec<_> = out.chunks_mut(CHUNK).collect();
-        self.team.for_each_mut(&mut chunks, |chunk, out| {
+        self.pool.for_each_mut(&mut chunks, |chunk, out| {
             for (i, out) in out.iter_mut().enumerate() {
                 let row = chunk * CHUNK + i;
                 let ids = near.ids.row(row);
@@ -154,7 +154,7 @@ impl Pullback {
 }
 
 impl Uncertainty for Pullback {
-    fn score(&self, step: &Step) -> Result<Array1<f32>> {
+    fn score(&self, step: &ModelStep) -> Result<Array1<f32>> {
         self.score_rows(&step.batch.obs, &step.batch.act)
     }
 
@@ -163,13 +163,13 @@ impl Uncertainty for Pullback {
     }
 
     /// Found when first asked for: one pass over the data.
-    fn max_baseline(&self) -> f32 {
+    fn max_loo_score(&self) -> f32 {
         let find = || self.find_baseline().expect("the data was searched when it was indexed");
         *self.baseline.get_or_init(find)
     }
 
-    fn support(&self, step: &Step, k: usize) -> Result<Option<Neighbors>> {
-        let points = self.latent.embed(&step.batch.obs, &step.batch.act, &self.team);
+    fn support(&self, step: &ModelStep, k: usize) -> Result<Option<Neighbors>> {
+        let points = self.latent.embed(&step.batch.obs, &step.batch.act, &self.pool);
         self.index.search(points.view(), k).map(Some).map_err(fault)
     }
 }
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn it_grows_away_from_the_data_and_threads_change_nothing() {
         let data = ring(1500, 0);
-        let it = Pullback::new(&small(), &data, &Team::new(2), 0).unwrap();
+        let it = Pullback::new(&small(), &data, &ThreadPool::new(2), 0).unwrap();
         let mut queries = ring(200, 1);
         let mut rng = Rng::stream(3, "away", 0);
         let away: Vec<f64> = (0..200)
@@ -300,15 +300,16 @@ mod tests {
         assert!(rho > 0.5, "{rho}");
         let on_data = it.score_rows(&data.obs, &data.act).unwrap();
         assert!(on_data.mean().unwrap() < 0.5 * u.mean().unwrap());
-        assert!(it.max_baseline() >= on_data.iter().fold(0.0, |a: f32, b| a.max(*b)) * 0.99);
-        let alone = Pullback::new(&small(), &data, &Team::new(1), 0).unwrap();
+        assert!(it.max_loo_score() >= on_data.iter().fold(0.0, |a: f32, b| a.max(*b)) * 0.99);
+        let alone = Pullback::new(&small(), &data, &ThreadPool::new(1), 0).unwrap();
         assert_eq!(alone.score_rows(&queries.obs, &queries.act).unwrap(), u);
     }
 
     #[test]
     fn the_metric_is_the_formula_by_finite_differences() {
         let data = ring(600, 0);
-        let it = Pullback::new(&PullbackConfig { updates: 200, ..small() }, &data, &Team::new(1), 0).unwrap();
+        let it = Pullback::new(&PullbackConfig { updates: 200, ..small() }, &data, &ThreadPool::new(1), 0)
+            .unwrap();
         let g = &it.geometry;
         let e: Vec<f32> = it.points.row(7).to_vec();
         let delta: Vec<f32> = (0..4).map(|i| 0.1 * (i as f32 + 1.0)).collect();
@@ -349,7 +350,7 @@ mod tests {
     fn bad_settings_are_named() {
         let data = ring(30, 0);
         let fail = |cfg: PullbackConfig, data: &Batch| {
-            Pullback::new(&cfg, data, &Team::new(1), 0).unwrap_err().to_string()
+            Pullback::new(&cfg, data, &ThreadPool::new(1), 0).unwrap_err().to_string()
         };
         assert!(fail(PullbackConfig { latent: 0, ..small() }, &data).contains("latent of at least 1"));
         assert!(fail(PullbackConfig { neighbors: 30, ..small() }, &data).contains("more than 30 rows"));

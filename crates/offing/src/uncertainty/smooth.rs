@@ -2,7 +2,7 @@
 //! for a deviation that grows away from the data.
 
 use crate::batch::Mat;
-use crate::nn::{Field, Stack, math};
+use crate::nn::{Field, MlpEnsemble, math};
 use crate::rng::Rng;
 
 /// The first network of a stack with SiLU layers, in plain loops.
@@ -19,7 +19,7 @@ pub(super) struct Tangents {
 }
 
 impl Smooth {
-    pub(super) fn of(stack: &Stack) -> Self {
+    pub(super) fn of(stack: &MlpEnsemble) -> Self {
         let shape = stack.shape();
         let layer = |l: usize| {
             let (weight, bias) = stack.get(0, l, Field::Weight);

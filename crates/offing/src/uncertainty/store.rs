@@ -44,7 +44,7 @@ impl Sumo {
     /// Files that cannot be written.
     pub fn save(&self, file: &Path, episodes: &[Range<usize>]) -> Result<()> {
         use super::Uncertainty;
-        self.max_baseline();
+        self.max_loo_score();
         let max_distance = *self.max_distance.get().expect("the baseline was just found");
         self.index.save(file).map_err(fault)?;
         let card = Card {

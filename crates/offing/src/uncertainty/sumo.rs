@@ -14,7 +14,7 @@ use super::embedding::EmbeddingConfig;
 use super::space::{Columns, Distance, SearchVector, Space};
 use super::{Uncertainty, finite};
 use crate::batch::Batch;
-use crate::dynamics::{Members, Step};
+use crate::dynamics::{Members, ModelStep};
 use crate::error::{Error, Result};
 
 /// How the score is searched and written. Defaults are the paper's.
@@ -123,7 +123,7 @@ impl Sumo {
 
     /// ε = α · max over the data of the leave-one-out score (Eq. 7).
     pub fn threshold(&self, alpha: f32) -> Threshold {
-        let score = alpha * self.max_baseline();
+        let score = alpha * self.max_loo_score();
         Threshold { alpha, score, distance: self.distance(score) }
     }
 
@@ -208,7 +208,7 @@ impl Sumo {
 }
 
 impl Uncertainty for Sumo {
-    fn score(&self, step: &Step) -> Result<Array1<f32>> {
+    fn score(&self, step: &ModelStep) -> Result<Array1<f32>> {
         self.score_rows(&step.batch)
     }
 
@@ -229,17 +229,17 @@ impl Uncertainty for Sumo {
         ))
     }
 
-    fn max_baseline(&self) -> f32 {
+    fn max_loo_score(&self) -> f32 {
         let largest =
             || self.index.max_self(self.config.k).expect("k was checked against the number of rows");
         self.score_of(*self.max_distance.get_or_init(largest))
     }
 
-    fn exceeds(&self, step: &Step, threshold: f32) -> Result<Vec<bool>> {
+    fn exceeds(&self, step: &ModelStep, threshold: f32) -> Result<Vec<bool>> {
         self.exceeds_rows(&step.batch, threshold)
     }
 
-    fn support(&self, step: &Step, k: usize) -> Result<Option<Neighbors>> {
+    fn support(&self, step: &ModelStep, k: usize) -> Result<Option<Neighbors>> {
         self.nearest(&step.batch, k).map(Some)
     }
 

@@ -5,13 +5,13 @@ use ndarray::{Array1, Array3, Axis};
 use super::aleatoric::MaxAleatoric;
 use super::ensemble_std::EnsembleStd;
 use super::loo_kl::LooKl;
-use super::members::{Rule, apply};
+use super::members::{EnsembleScore, apply};
 use super::mixture_std::MixtureStd;
 use super::pairwise::MaxPairwise;
 use super::*;
 use crate::batch::{Batch, Mat};
-use crate::dynamics::{DynamicsModel, Ensemble, EnsembleConfig, Forecast};
-use crate::nn::{Team, Tensors};
+use crate::dynamics::{DynamicsModel, Ensemble, EnsembleConfig, Prediction};
+use crate::nn::{Tensors, ThreadPool};
 use crate::rng::Rng;
 
 #[test]
@@ -45,7 +45,7 @@ fn model(data: &Batch) -> Ensemble {
         max_epochs: Some(4),
         ..Default::default()
     };
-    Ensemble::fit(&cfg, data, 0, &Team::new(2), |_, _| Ok(())).unwrap()
+    Ensemble::fit(&cfg, data, 0, &ThreadPool::new(2), |_, _| Ok(())).unwrap()
 }
 
 /// Every estimator as listed, every variant that another code path serves, small enough for a test.
@@ -99,8 +99,15 @@ fn configs() -> Vec<UncertaintyConfig> {
     all
 }
 
-fn source<'a>(data: &'a Batch, model: &'a Ensemble, threads: usize) -> Source<'a> {
-    Source { data, model: Some(model), team: Team::new(threads), seed: 3, home: None, baseline: true }
+fn source<'a>(data: &'a Batch, model: &'a Ensemble, threads: usize) -> BuildContext<'a> {
+    BuildContext {
+        data,
+        model: Some(model),
+        pool: ThreadPool::new(threads),
+        seed: 3,
+        home: None,
+        baseline: true,
+    }
 }
 
 #[test]
@@ -132,14 +139,14 @@ fn every_estimator_conforms() {
         }
         let moved = it.score(&moved).unwrap();
         assert!((0..150).all(|i| i == 5 || moved[i] == scores[i]), "{name}: one row must not affect another");
-        let baseline = it.max_baseline();
+        let baseline = it.max_loo_score();
         assert!(baseline.is_finite() && baseline > 0.0, "{name}: {baseline}");
-        assert_eq!(baseline, again.max_baseline(), "{name}");
+        assert_eq!(baseline, again.max_loo_score(), "{name}");
         for threshold in [scores[3], 0.5 * baseline] {
             let want: Vec<bool> = scores.iter().map(|&u| u > threshold).collect();
             assert_eq!(it.exceeds(&step, threshold).unwrap(), want, "{name}");
         }
-        let lone = Step { forecast: None, ..step.clone() };
+        let lone = ModelStep { forecast: None, ..step.clone() };
         match it.needs() {
             Members::One => assert_eq!(it.score(&lone).unwrap(), scores, "{name}: one member is enough"),
             Members::All => {
@@ -184,7 +191,7 @@ fn the_baseline_of_member_scores_is_their_largest_over_the_data() {
     {
         let it = config.build(&source(&data, &model, 1)).unwrap();
         let largest = it.score(&step).unwrap().iter().fold(0.0, |a: f32, b| a.max(*b));
-        assert_eq!(it.max_baseline(), largest, "{config:?}");
+        assert_eq!(it.max_loo_score(), largest, "{config:?}");
     }
 }
 
@@ -213,13 +220,16 @@ fn configs_are_tagged_round_trip_and_refuse_what_they_do_not_know() {
 fn what_the_source_lacks_is_named() {
     let data = world(100, 0);
     for id in ["aleatoric", "pairwise", "loo-kl", "ensemble-std", "mixture-std", "count"] {
-        let message =
-            UncertaintyConfig::from_id(id).unwrap().build(&Source::of_data(&data)).unwrap_err().to_string();
+        let message = UncertaintyConfig::from_id(id)
+            .unwrap()
+            .build(&BuildContext::of_data(&data))
+            .unwrap_err()
+            .to_string();
         assert!(message.starts_with(id) && message.contains("trained ensemble"), "{message}");
     }
     let message = UncertaintyConfig::from_id("bellman-std")
         .unwrap()
-        .build(&Source::of_data(&data))
+        .build(&BuildContext::of_data(&data))
         .unwrap_err()
         .to_string();
     assert!(message.contains("critics") && message.contains("mobile"), "{message}");
@@ -262,9 +272,9 @@ fn ensemble_scores_equal_numpy() {
     let golden = golden();
     let array =
         |name: &str| Array3::from_shape_vec((7, 60, 6), golden.f32(name, &[7, 60, 6]).unwrap()).unwrap();
-    let forecast = Forecast { mean: array("mean"), std: array("std") };
+    let forecast = Prediction { mean: array("mean"), std: array("std") };
     let member: Array1<u32> = golden.u64("member", 60).unwrap().into_iter().map(|m| m as u32).collect();
-    let rules: [(&str, Box<dyn Rule>); 8] = [
+    let rules: [(&str, Box<dyn EnsembleScore>); 8] = [
         ("aleatoric.frobenius", Box::new(MaxAleatoric(AleatoricConfig { norm: Norm::Frobenius }))),
         ("aleatoric.l2-std", Box::new(MaxAleatoric(AleatoricConfig { norm: Norm::L2Std }))),
         ("pairwise.pairs", Box::new(MaxPairwise(PairwiseConfig { spread: Spread::Pairs }))),

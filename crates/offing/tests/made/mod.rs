@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ndarray::{Array1, Array2};
 use offing::Batch;
-use offing::data::{Dataset, Format, ReadOptions, Reading, SimColumns, read};
+use offing::data::{Dataset, Format, ReadOptions, ReadReport, SimColumns, read};
 
 /// Episodes of 3 to 90 steps that end in turn by a terminal and by a time limit; the last is unfinished.
 pub(crate) fn made(n: usize, obs_dim: usize, goal: bool) -> Dataset {
@@ -48,7 +48,7 @@ pub(crate) fn made(n: usize, obs_dim: usize, goal: bool) -> Dataset {
         timeout,
         episodes,
         sim: Some(sim),
-        reading: Reading::default(),
+        reading: ReadReport::default(),
         meta: [("algorithm".into(), "arithmetic".into()), ("seed".into(), "3".into())].into(),
     }
 }

@@ -69,9 +69,9 @@ fn make(context: &Context, args: &Args, out: &Path, recorder: &mut Recorder) -> 
 }
 
 fn read(file: &Path, recorder: &mut Recorder) -> Result<Dataset> {
-    let (clock, before) = (Instant::now(), cpu_seconds());
+    let (timer, before) = (Instant::now(), cpu_seconds());
     let dataset = data::read(file, &ReadOptions::default())?;
     recorder.add("read, processor time", "s", cpu_seconds() - before);
-    recorder.add("read, wall time", "s", clock.elapsed().as_secs_f64());
+    recorder.add("read, wall time", "s", timer.elapsed().as_secs_f64());
     Ok(dataset)
 }

@@ -5,7 +5,7 @@ use crate::exit::ExitCode;
 use anyhow::Result;
 use offing::Rng;
 use offing::dynamics::{DynamicsModel, EnsembleConfig, Members, Trainer};
-use offing::nn::Team;
+use offing::nn::ThreadPool;
 
 use super::{Learning, Recorder, seconds};
 
@@ -28,7 +28,7 @@ pub(crate) struct Args {
 const WARM_UP: usize = 3;
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let (work, team) = (&args.work, Team::new(args.work.threads));
+    let (work, pool) = (&args.work, ThreadPool::new(args.work.threads));
     let mut recorder = Recorder::new("dynamics", work.threads);
     let mut rng = Rng::stream(0, "bench", 0);
     // Enough rows that a batch of them is no neighbour of another in memory, as in a real dataset.
@@ -43,22 +43,22 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         max_updates: Some(1),
         ..defaults
     };
-    let mut trainer = Trainer::new(&cfg, &data, 0, &team)?;
+    let mut trainer = Trainer::new(&cfg, &data, 0, &pool)?;
     let drawn: Vec<u32> = (0..args.members * work.batch).map(|_| rng.below(data.len()) as u32).collect();
     let mut step = || trainer.step_on(|member| &drawn[member * work.batch..][..work.batch]).map(|_| ());
     for _ in 0..WARM_UP {
         step()?;
     }
-    let flop = Trainer::new(&cfg, &data, 0, &team)?.step_flop(work.batch);
+    let flop = Trainer::new(&cfg, &data, 0, &pool)?.step_flop(work.batch);
     let model = {
-        let mut short = Trainer::new(&cfg, &data, 0, &team)?;
+        let mut short = Trainer::new(&cfg, &data, 0, &pool)?;
         short.step()?;
         short.finish()?
     };
     let some: Vec<usize> = (0..args.rows).collect();
     let asked = data.select(&some);
     for _ in 0..work.common.samples {
-        work.measure(&mut recorder, &team, ("step", flop), || Ok(step()?))?;
+        work.measure(&mut recorder, &pool, ("step", flop), || Ok(step()?))?;
         if args.rows > 0 {
             let all = seconds(|| Ok(model.forecast(&asked.obs, &asked.act)))?;
             recorder.add("forecast by all members", "rows/s", args.rows as f64 / all);

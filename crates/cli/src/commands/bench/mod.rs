@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use clap::Subcommand;
-use offing::nn::{Team, peak};
+use offing::nn::{ThreadPool, peak};
 use offing::uncertainty::UncertaintyConfig;
 use offing::{Batch, Mat, Rng};
 use serde::Serialize;
@@ -108,17 +108,17 @@ impl Learning {
     fn measure(
         &self,
         recorder: &mut Recorder,
-        team: &Team,
+        pool: &ThreadPool,
         (name, flop): (&str, f64),
         mut step: impl FnMut() -> Result<()>,
     ) -> Result<()> {
-        let before = peak(team);
+        let before = peak(pool);
         let mut times = Vec::with_capacity(self.updates);
         for _ in 0..self.updates {
             times.push(seconds(&mut step)?);
         }
         // One side of a pair of peaks may be disturbed; their mean is what the updates could have had.
-        let peak = (before + peak(team)) / 2.0;
+        let peak = (before + peak(pool)) / 2.0;
         times.iter().for_each(|t| recorder.add(name, "ms", t * 1e3));
         recorder.add("FMA peak", "GFLOP/s", peak / 1e9);
         recorder.add("share of the peak", "ratio", flop / median(&times) / peak);

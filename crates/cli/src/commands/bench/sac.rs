@@ -4,7 +4,7 @@ use crate::exit::ExitCode;
 
 use anyhow::Result;
 use offing::Rng;
-use offing::nn::Team;
+use offing::nn::ThreadPool;
 use offing::sac::{Sac, SacConfig};
 
 use super::{Learning, Recorder};
@@ -22,18 +22,18 @@ pub(crate) struct Args {
 const WARM_UP: usize = 20;
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let (work, team) = (&args.work, Team::new(args.work.threads));
+    let (work, pool) = (&args.work, ThreadPool::new(args.work.threads));
     let mut recorder = Recorder::new("sac", work.threads);
     let mut rng = Rng::stream(0, "bench", 0);
     let batch = work.rows(work.batch, &mut rng);
     let cfg = SacConfig { hidden: args.hidden.clone(), ..SacConfig::default() };
-    let mut agent = Sac::new(&cfg, work.obs, work.act, &team, &mut rng)?;
+    let mut agent = Sac::new(&cfg, work.obs, work.act, &pool, &mut rng)?;
     for _ in 0..WARM_UP {
         agent.update(&batch, &mut rng)?;
     }
     let flop = agent.update_flop(work.batch);
     for _ in 0..work.common.samples {
-        work.measure(&mut recorder, &team, ("update", flop), || {
+        work.measure(&mut recorder, &pool, ("update", flop), || {
             Ok(agent.update(&batch, &mut rng).map(|_| ())?)
         })?;
     }

@@ -10,11 +10,11 @@ use anyhow::{Context as _, Result, anyhow};
 use offing::Rng;
 use offing::algo::{Event, Session, TrainConfig};
 use offing::data::Dataset;
-use offing::env::Pool;
+use offing::env::EnvPool;
 use offing::eval::evaluate;
 use offing::home::Home;
-use offing::nn::Team;
-use offing::run::{Clock, Flow, RunDir};
+use offing::nn::ThreadPool;
+use offing::run::{ControlFlow, PhaseTimer, RunDir};
 use offing::sac::{Actor, Mean};
 use offing_mujoco::{Physics, make};
 
@@ -53,7 +53,7 @@ const MODEL_UPDATES: f64 = 1e5;
 const EVALUATIONS: f64 = 100.0;
 const EPISODES: f64 = 10.0;
 const CHECKPOINTS: f64 = 100.0;
-/// Gradient steps between two looks at the clock, and between rollouts.
+/// Gradient steps between two looks at the timer, and between rollouts.
 const BLOCK: u64 = 1000;
 /// Blocks after which the buffer of imagined rows has its full size, so that memory may not grow any more.
 const FULL: usize = 5;
@@ -67,7 +67,7 @@ pub(crate) struct Timed {
     /// Resident megabytes after each block.
     resident: Vec<f64>,
     /// Seconds of each phase, over all blocks.
-    pub(crate) clock: Clock,
+    pub(crate) timer: PhaseTimer,
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
@@ -153,7 +153,7 @@ fn train(
     let _place = turns.take(own);
     let home = Home::new(dir.join("home"));
     let mut run = RunDir::open_or_create(&dir.join(own.to_string()), "")?;
-    let team = Team::new(rayon::current_num_threads());
+    let pool = ThreadPool::new(rayon::current_num_threads());
     let (mut blocks, mut updates, mut resident) = (Vec::new(), Vec::new(), Vec::new());
     let (mut since, mut last_update, mut last_step) = (Instant::now(), None, None);
     let mut watch = |event: Event<'_>| {
@@ -175,22 +175,26 @@ fn train(
             }
             _ => {}
         }
-        if blocks.len() >= samples || signals::asked_to_stop() { Flow::Stop } else { Flow::Continue }
+        if blocks.len() >= samples || signals::asked_to_stop() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     };
     let mut session = Session {
         data,
         home: &home,
-        team: &team,
+        pool: &pool,
         seed,
-        arena: None,
+        evaluator: None,
         run: &mut run,
         watch: &mut watch,
-        clock: Clock::default(),
+        timer: PhaseTimer::default(),
         scores: Default::default(),
     };
     plan.run(&mut session)?;
-    let clock = session.clock.clone();
-    Ok(Timed { blocks, updates, resident, clock })
+    let timer = session.timer.clone();
+    Ok(Timed { blocks, updates, resident, timer })
 }
 
 /// One training's figures; `surroundings` are the seconds of model and evaluations in the projected run.
@@ -200,7 +204,7 @@ fn report(recorder: &mut Recorder, name: &str, seen: &Timed, surroundings: f64) 
     let mean = seen.blocks.iter().sum::<f64>() / blocks;
     let mut other = mean;
     let (mut index, mut checkpoint) = (0.0, 0.0);
-    for (phase, total) in seen.clock.phases() {
+    for (phase, total) in seen.timer.phases() {
         match phase {
             "model" => {}
             "index" => index = total,
@@ -227,12 +231,12 @@ fn evaluation(context: &Context, data: &Dataset) -> Result<f64> {
     let engine = context.engine()?;
     engine.prepare(&task, &mut |line| context.say(line))?;
     let make_env = || make(engine, &task, Physics::default());
-    let pool = Pool::new(&make_env);
+    let envs = EnvPool::new(&make_env);
     let rng = &mut Rng::stream(0, "bench", 0);
     let actor = Actor::new(data.rows.obs_dim(), data.rows.act_dim(), &[256; 3], [-5.0, 2.0], rng);
     // The first makes the simulators.
-    evaluate(&pool, &Mean(&actor), rayon::current_num_threads(), 0)?;
-    seconds(|| Ok(evaluate(&pool, &Mean(&actor), EPISODES as usize, 0)?))
+    evaluate(&envs, &Mean(&actor), rayon::current_num_threads(), 0)?;
+    seconds(|| Ok(evaluate(&envs, &Mean(&actor), EPISODES as usize, 0)?))
 }
 
 /// A figure of /proc/self/status in megabytes; NaN where there is none.

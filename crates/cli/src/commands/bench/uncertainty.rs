@@ -5,8 +5,8 @@ use crate::exit::ExitCode;
 use anyhow::{Context as _, Result};
 use offing::data::ReadOptions;
 use offing::dynamics::{DynamicsModel, Ensemble, EnsembleConfig, Members};
-use offing::nn::Team;
-use offing::uncertainty::{Source, UncertaintyConfig};
+use offing::nn::ThreadPool;
+use offing::uncertainty::{BuildContext, UncertaintyConfig};
 use offing::{Mat, Rng};
 
 use super::super::data::load;
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     dataset: String,
     #[command(flatten)]
     common: Common,
-    /// Imagined rows to score.
+    /// ModelBuffer rows to score.
     #[arg(long, default_value_t = 50_000, value_parser = super::positive)]
     rows: usize,
     /// Estimators by id, or as JSON settings.
@@ -34,20 +34,20 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let threads = rayon::current_num_threads();
     let configs = args.estimators.iter().map(|e| parse(e)).collect::<Result<Vec<_>>>()?;
     let (data, _) = load(context, &args.dataset, ReadOptions::default())?;
-    let team = Team::new(threads);
+    let pool = ThreadPool::new(threads);
     context.say("training the ensemble");
     let cfg = EnsembleConfig { max_updates: Some(args.updates), ..EnsembleConfig::default() };
-    let model = Ensemble::fit(&cfg, &data.rows, 0, &team, |_, _| Ok(()))?;
+    let model = Ensemble::fit(&cfg, &data.rows, 0, &pool, |_, _| Ok(()))?;
     let mut rng = Rng::stream(0, "bench", 0);
     let chosen: Vec<usize> = (0..args.rows).map(|_| rng.below(data.rows.len())).collect();
     let start = data.rows.select(&chosen);
     // The data's actions, disturbed as a policy in training disturbs them.
     let act: Mat = start.act.mapv(|a| (f64::from(a) + 0.3 * rng.normal()).clamp(-1.0, 1.0) as f32);
     let step = model.step(&start.obs, &act, Members::All, &mut rng);
-    let source = Source {
+    let source = BuildContext {
         data: &data.rows,
         model: Some(&model),
-        team: team.clone(),
+        pool: pool.clone(),
         seed: 0,
         home: None,
         baseline: true,
@@ -62,7 +62,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         })?;
         recorder.add(&format!("{} build", estimator_label(config)), "s", wall);
         let estimator = built.last().expect("it was just built");
-        let wall = seconds(|| Ok(estimator.max_baseline()))?;
+        let wall = seconds(|| Ok(estimator.max_loo_score()))?;
         recorder.add(&format!("{} baseline of the data", estimator_label(config)), "s", wall);
     }
     let label_rows = format!("{} rows", args.rows);

@@ -131,7 +131,7 @@ mod tests {
         let timing = |name: &&str| Timing {
             estimator: name.to_string(),
             seconds_per_10k: 1.0,
-            max_baseline: Some(2.0),
+            max_loo_score: Some(2.0),
             beyond: None,
         };
         Study {

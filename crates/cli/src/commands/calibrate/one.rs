@@ -6,7 +6,7 @@ use anyhow::Result;
 use offing::calibration::{Study, StudyConfig, World, prepare, study};
 use offing::data::Dataset;
 use offing::dynamics::Oracle;
-use offing::env::Pool;
+use offing::env::EnvPool;
 use offing::run::RunDir;
 use offing::uncertainty::UncertaintyConfig;
 use offing_mujoco::Physics;
@@ -125,7 +125,7 @@ fn study_in(
         };
         let found = match (simulators, &held) {
             (Some(make), _) => {
-                let oracle = Oracle::new(Pool::new(make))?;
+                let oracle = Oracle::new(EnvPool::new(make))?;
                 study(&plan.config, missing, &subject, World::Simulated(&oracle), session)?
             }
             (None, Some(held)) => study(&plan.config, missing, &subject, World::HeldOut(held), session)?,

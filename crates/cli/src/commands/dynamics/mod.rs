@@ -15,13 +15,13 @@ use offing::dynamics::{
     Cached, EnsembleConfig, Fit, FitEvent, Linear, OpenLoop, OpenLoopConfig, Oracle, Progress,
     TerminationConfig, cached, compare, open_loop,
 };
-use offing::env::Pool;
-use offing::nn::Team;
+use offing::env::EnvPool;
+use offing::nn::ThreadPool;
 use offing_mujoco::{Physics, horizon, make};
 use serde::{Deserialize, Serialize};
 
 use self::report::About;
-use super::data::{Reading, load, write_json};
+use super::data::{ReadReport, load, write_json};
 use crate::config::Layers;
 use crate::context::Context;
 use crate::datasets::data_of;
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// A path, a D4RL or Minari id, or the name of a made set.
     dataset: String,
     #[command(flatten)]
-    reading: Reading,
+    reading: ReadReport,
     /// Change a setting, such as model.max_epochs=10; may be given again.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
@@ -112,9 +112,9 @@ fn fit_and_tell(context: &Context, args: &Args) -> Result<ExitCode> {
     let rows = drawn.as_ref().unwrap_or(&data.rows);
     context.say(&format!("{} ({origin}): {} rows", data.name, term::count(rows.len())));
 
-    let team = Team::new(rayon::current_num_threads());
+    let pool = ThreadPool::new(rayon::current_num_threads());
     let fit = Fit { rows, config: &config.model, termination: &config.termination, seed: args.seed };
-    let fitted = fit_shown(context, fit, &team)?;
+    let fitted = fit_shown(context, fit, &pool)?;
     let (comparison, line) = compare(&fitted.model, rows, &config.model, args.seed);
     table::print(&fitted, &comparison);
     let open = against_simulator(context, args, &data, &fitted, &line)?;
@@ -173,7 +173,7 @@ fn against_simulator(
     let engine = context.engine()?;
     engine.prepare(&task, &mut |line| context.say(line))?;
     let make_env = || make(engine, &task, physics);
-    let oracle = Oracle::new(Pool::new(&make_env))?;
+    let oracle = Oracle::new(EnvPool::new(&make_env))?;
     if (oracle.spec().obs_dim, oracle.spec().act_dim) != (data.rows.obs_dim(), data.rows.act_dim()) {
         context.say(&format!("{task} has other shapes than these data: no open-loop errors"));
         return Ok(None);
@@ -192,12 +192,12 @@ pub(crate) fn task_of(name: &str) -> Option<String> {
 }
 
 /// Fits an ensemble (or finds it fitted) with a progress bar and a line for each epoch.
-pub(crate) fn fit_shown(context: &Context, fit: Fit<'_>, team: &Team) -> Result<Cached> {
+pub(crate) fn fit_shown(context: &Context, fit: Fit<'_>, pool: &ThreadPool) -> Result<Cached> {
     let target = if context.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let style = ProgressStyle::with_template("  {msg} {bar:30} {human_pos}/{human_len} updates · {per_sec}")
         .expect("the template is a constant that parses");
     let bar = ProgressBar::with_draw_target(Some(1), target).with_style(style);
-    let fitted = cached(context.home(), fit, team, &mut |event| {
+    let fitted = cached(context.home(), fit, pool, &mut |event| {
         match event {
             FitEvent::Note(line) => bar.suspend(|| context.say(&line)),
             FitEvent::Step(now) => {

@@ -69,7 +69,7 @@ fn values(column: &str, seen: &Timed) -> Vec<Value> {
     };
     let none = (f64::NAN, f64::NAN);
     let ends = seen.blocks.iter().fold((f64::INFINITY, 0.0f64), |(l, h), b| (l.min(*b), h.max(*b)));
-    let phases = seen.clock.phases();
+    let phases = seen.timer.phases();
     let of = |name: &str| phases.iter().find(|(phase, _)| *phase == name).map_or(0.0, |(_, s)| *s);
     let minutes = (middle * STEPS / 1000.0 + of("index")) / 60.0;
     let mut values = vec![value(SECONDS, middle, ends), value(MINUTES, minutes, none)];

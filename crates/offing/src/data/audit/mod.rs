@@ -12,7 +12,7 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::scores::reference;
-use super::{Dataset, Reading};
+use super::{Dataset, ReadReport};
 pub use checks::teleport_rows;
 pub use statistics::Statistics;
 
@@ -55,7 +55,7 @@ pub struct Audit {
     /// Width of an action.
     pub act_dim: usize,
     /// How the transitions were read from the file.
-    pub reading: Reading,
+    pub reading: ReadReport,
     /// Rows with a true terminal.
     pub terminals: usize,
     /// Rows cut by a time limit.

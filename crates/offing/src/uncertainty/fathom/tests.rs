@@ -17,7 +17,7 @@ fn world(n: usize, seed: u64) -> Batch {
 }
 
 fn fathom(config: &FathomConfig, data: &Batch, threads: usize) -> Fathom {
-    Fathom::new(config, data, None, &Team::new(threads), 0).unwrap()
+    Fathom::new(config, data, None, &ThreadPool::new(threads), 0).unwrap()
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn the_baseline_is_the_largest_leave_one_out_score() {
         let u = sumo.score_rows(&data.select(&[row])).unwrap()[0];
         largest = largest.max((e * f64::from(u)).sqrt() as f32);
     }
-    assert!((it.max_baseline() - largest).abs() < 1e-6 * largest, "{} {largest}", it.max_baseline());
+    assert!((it.max_loo_score() - largest).abs() < 1e-6 * largest, "{} {largest}", it.max_loo_score());
 }
 
 #[test]
@@ -94,10 +94,10 @@ fn threads_change_nothing_and_bad_input_is_named() {
         let one = fathom(&cfg, &data, 1);
         let many = fathom(&cfg, &data, 3);
         assert_eq!(one.error_rows(&queries).unwrap(), many.error_rows(&queries).unwrap());
-        assert_eq!(one.max_baseline(), many.max_baseline());
+        assert_eq!(one.max_loo_score(), many.max_loo_score());
     }
     let fail = |config: FathomConfig, data: &Batch| {
-        Fathom::new(&config, data, None, &Team::new(1), 0).unwrap_err().to_string()
+        Fathom::new(&config, data, None, &ThreadPool::new(1), 0).unwrap_err().to_string()
     };
     assert!(fail(FathomConfig::default(), &world(51, 0)).contains("at least 52 rows"));
     let with_model = FathomConfig { variant: Variant::Ensemble, ..Default::default() };
@@ -112,7 +112,7 @@ fn threads_change_nothing_and_bad_input_is_named() {
         let row = flat.obs.row(0).to_owned();
         flat.obs.row_mut(i).assign(&row);
     });
-    assert!(fathom(&FathomConfig::default(), &flat, 1).max_baseline().is_finite());
+    assert!(fathom(&FathomConfig::default(), &flat, 1).max_loo_score().is_finite());
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_baseline_over_some_rows_is_never_above_the_one_over_all() {
     for variant in [Variant::Search, Variant::Fit] {
         let of = |rows| {
             let config = FathomConfig { variant, baseline_rows: rows, ..Default::default() };
-            fathom(&config, &data, 2).max_baseline()
+            fathom(&config, &data, 2).max_loo_score()
         };
         let all = of(None);
         assert_eq!((of(Some(400)), of(Some(1_000_000))), (all, all), "as many as there are, or more");
@@ -134,7 +134,7 @@ fn a_baseline_over_some_rows_is_never_above_the_one_over_all() {
         }
     }
     let none = FathomConfig { baseline_rows: Some(0), ..Default::default() };
-    let refused = Fathom::new(&none, &data, None, &Team::new(1), 0).unwrap_err().to_string();
+    let refused = Fathom::new(&none, &data, None, &ThreadPool::new(1), 0).unwrap_err().to_string();
     assert!(refused.contains("baseline_rows of at least 1, found 0"), "{refused}");
     let text = serde_json::to_string(&FathomConfig::default()).unwrap();
     assert!(!text.contains("baseline_rows"), "files named by the settings of before are still found: {text}");

@@ -91,7 +91,7 @@ fn the_threshold_is_the_largest_leave_one_out_score() {
         let found = it.threshold(1.0);
         assert!((f64::from(found.distance) - largest).abs() < 1e-4 * largest, "{found:?} {largest}");
         assert!((f64::from(found.score) - largest.ln_1p()).abs() < 1e-6);
-        assert_eq!(found.score, it.max_baseline());
+        assert_eq!(found.score, it.max_loo_score());
         // α multiplies a logarithm: five times the score is the fifth power of 1 + d.
         let wide = it.threshold(5.0);
         let want = (1.0 + largest).powi(5) - 1.0;

@@ -12,7 +12,7 @@ use offing::Mat;
 use offing::data::ReadOptions;
 use offing::data::catalogue::Recipe;
 use offing::data::policy_set::{Choice, PolicySet};
-use offing::env::Pool;
+use offing::env::EnvPool;
 use offing_knn::{Metric, NeighborIndex, Tree, TreeConfig};
 use offing_mujoco::{Physics, make};
 
@@ -129,11 +129,11 @@ fn prepare(context: &Context, args: &Args) -> Result<(String, Mat, [Mat; 3])> {
     let agent = PolicySet::open(&args.policies)?.mix(&best, Choice::default())?.remove(0).policy;
     let engine = context.engine()?;
     let make_env = || make(engine, &recipe.task, Physics::default());
-    let pool = Pool::new(&make_env);
+    let envs = EnvPool::new(&make_env);
     context.say("rolling out queries");
     let mut queries = Vec::new();
     for distance in Distance::ALL {
-        queries.push(queries::queries(&data, &pool, &agent, distance, args.queries, 0)?);
+        queries.push(queries::queries(&data, &envs, &agent, distance, args.queries, 0)?);
     }
     let mut rows = queries::rows(&data);
     if let Some(n) = args.rows {

@@ -7,7 +7,7 @@
 use anyhow::{Result, bail};
 use ndarray::{Array1, Array2, Axis, concatenate};
 use offing::data::Dataset;
-use offing::env::{Env, Pool, SimState};
+use offing::env::{Env, EnvPool, SimState};
 use offing::policy::{Policy, TanhGaussian};
 use offing::{Mat, Rng};
 use rayon::prelude::*;
@@ -57,7 +57,7 @@ pub(crate) fn rows(data: &Dataset) -> Mat {
 /// `count` queries at the given distance; query i depends on `seed` and i alone.
 pub(crate) fn queries(
     data: &Dataset,
-    pool: &Pool,
+    envs: &EnvPool,
     agent: &TanhGaussian,
     distance: Distance,
     count: usize,
@@ -83,7 +83,7 @@ pub(crate) fn queries(
                 goal: sim.goal.as_ref().map_or(Vec::new(), |g| g.row(row).to_vec()),
             };
             let action = data.rows.act.row(row).to_vec();
-            pool.with(|env| roll_out(env, &state, &action, agent, distance, &sd, &mut rng))?
+            envs.with(|env| roll_out(env, &state, &action, agent, distance, &sd, &mut rng))?
         })
         .collect::<offing::Result<_>>()?;
     let flat: Vec<f32> = rollouts.into_iter().flatten().take(count * width).collect();

@@ -97,7 +97,7 @@ fn plane(drawing: &Drawing) -> Plane {
 fn caption(drawing: &Drawing) -> String {
     format!(
         "Shade: u, darker where the nearest transition of the data is farther away; the dashed border is ε = {:.3}, the \
-         largest u of the data themselves times α. Imagined steps beyond it are not used. Trajectories have other speeds and \
+         largest u of the data themselves times α. ModelBuffer steps beyond it are not used. Trajectories have other speeds and \
          actions than the data's policy would have at a place, so they may be cut before the border.",
         drawing.epsilon
     )

@@ -7,17 +7,17 @@ mod draw;
 use anyhow::Result;
 use offing::Rng;
 use offing::algo::recipe::{self, RecipeConfig};
-use offing::algo::{Arena, Event, ModelConfig, RolloutConfig, Session, TrainConfig};
+use offing::algo::{Evaluator, Event, ModelConfig, RolloutConfig, Session, TrainConfig};
 use offing::batch::{Batch, Mat};
 use offing::data::Dataset;
 use offing::data::make::{Block, Follow, make};
-use offing::dynamics::{DynamicsModel, Ensemble, EnsembleConfig, Members, Step, TerminationConfig};
+use offing::dynamics::{DynamicsModel, Ensemble, EnsembleConfig, Members, ModelStep, TerminationConfig};
 use offing::env::point_mass::PointMass;
-use offing::env::{Env, Pool};
-use offing::nn::Team;
+use offing::env::{Env, EnvPool};
+use offing::nn::ThreadPool;
 use offing::pessimism::Pessimism;
 use offing::policy::Policy;
-use offing::run::{Clock, Flow, RunDir};
+use offing::run::{ControlFlow, PhaseTimer, RunDir};
 use offing::sac::{Actor, SacConfig};
 use offing::uncertainty::{Sumo, SumoConfig, Uncertainty};
 use serde::{Deserialize, Serialize};
@@ -146,29 +146,31 @@ fn config(idea: &Idea) -> RecipeConfig {
 
 /// One cell; `None` when it was stopped on the way.
 pub(super) fn run(context: &Context, work: &Work<'_>, idea: &Idea, cell: &Cell) -> Result<Option<Found>> {
-    let pool = Pool::new(&new_env);
+    let envs = EnvPool::new(&new_env);
     let blocks = [Block { rows: idea.rows, behaviour: &Follow(&Circling) }];
-    let data = make("point-mass", &pool, &blocks, cell.seed, &mut |_| ())?;
-    let (cfg, team) = (config(idea), Team::new(rayon::current_num_threads()));
+    let data = make("point-mass", &envs, &blocks, cell.seed, &mut |_| ())?;
+    let (cfg, pool) = (config(idea), ThreadPool::new(rayon::current_num_threads()));
     let mut run = RunDir::open_or_create(&work.dir.join("idea").join(&cell.id), &toml::to_string(&cfg)?)?;
-    let clock = Clock::going_on(run.path());
-    let mut watch = |_: Event<'_>| if signals::asked_to_stop() { Flow::Stop } else { Flow::Continue };
+    let timer = PhaseTimer::going_on(run.path());
+    let mut watch = |_: Event<'_>| {
+        if signals::asked_to_stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
     let mut session = Session {
         data: &data,
         home: context.home(),
-        team: &team,
+        pool: &pool,
         seed: cell.seed,
-        arena: Some(Arena { pool: &pool, reference: None }),
+        evaluator: Some(Evaluator { envs: &envs, reference: None }),
         run: &mut run,
         watch: &mut watch,
-        clock,
+        timer,
         scores: Default::default(),
     };
     let Some(sac) = recipe::train(&cfg, &mut session)? else { return Ok(None) };
     let model = session.model(&cfg.model)?;
     let sumo = Sumo::new(&SumoConfig::default(), &data.rows, rayon::current_num_threads())?;
-    let epsilon = idea.alpha * sumo.max_baseline();
-    let world = World { team: &team, model: &model, sumo: &sumo, actor: &sac.actor, epsilon };
+    let epsilon = idea.alpha * sumo.max_loo_score();
+    let world = World { pool: &pool, model: &model, sumo: &sumo, actor: &sac.actor, epsilon };
     let drawing = world.draw(&data, idea.length, cell.seed)?;
     let values = values(&drawing);
     let note = format!("{} rows, ε = {epsilon:.3}", data.rows.len());
@@ -178,7 +180,7 @@ pub(super) fn run(context: &Context, work: &Work<'_>, idea: &Idea, cell: &Cell) 
 
 /// What is needed to imagine and to judge.
 struct World<'a> {
-    team: &'a Team,
+    pool: &'a ThreadPool,
     model: &'a Ensemble,
     sumo: &'a Sumo,
     actor: &'a Actor,
@@ -223,7 +225,7 @@ impl World<'_> {
             obs,
             act,
         };
-        Ok(self.sumo.score(&Step::of_rows(batch))?.to_vec())
+        Ok(self.sumo.score(&ModelStep::of_rows(batch))?.to_vec())
     }
 
     /// Imagines from a state on, and lets the simulator do the same.
@@ -234,7 +236,7 @@ impl World<'_> {
         let first = [start[0], start[1]];
         let mut path = Path { imagined: vec![first], real: vec![first], ..Path::default() };
         for _ in 0..length {
-            let act = self.actor.mean_batch(self.team, &obs);
+            let act = self.actor.mean_batch(self.pool, &obs);
             let step = self.model.step(&obs, &act, Members::One, rng);
             let u = self.sumo.score(&step)?[0];
             if u <= self.epsilon && path.kept == path.u.len() {

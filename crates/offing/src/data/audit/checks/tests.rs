@@ -4,13 +4,13 @@ use super::super::super::Ends;
 use super::super::audit;
 use super::*;
 use crate::data::make::{Block, Follow, make};
-use crate::env::{Env, Pool, point_mass::PointMass};
+use crate::env::{Env, EnvPool, point_mass::PointMass};
 use crate::policy::Uniform;
 
 fn clean() -> Dataset {
     let make_env = || Ok(Box::new(PointMass::new()) as Box<dyn Env>);
     let blocks = [Block { rows: 3000, behaviour: &Follow(&Uniform) }];
-    make("point-mass-random", &Pool::new(&make_env), &blocks, 0, &mut |_| ()).unwrap()
+    make("point-mass-random", &EnvPool::new(&make_env), &blocks, 0, &mut |_| ()).unwrap()
 }
 
 /// Audits clean data after `spoil` and wants exactly these findings (check, severity, rows).

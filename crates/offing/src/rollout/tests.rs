@@ -1,15 +1,15 @@
 //! What imagination promises: guards, lazy scoring, ends and bytes.
 
 use super::*;
-use crate::dynamics::Forecast;
+use crate::dynamics::Prediction;
 use crate::pessimism::{Normaliser, Pessimism};
-use crate::uncertainty::{Source, UncertaintyConfig};
+use crate::uncertainty::{BuildContext, UncertaintyConfig};
 
 /// A world that drifts along the action, with noise.
 struct Drift;
 
 impl DynamicsModel for Drift {
-    fn forecast(&self, _obs: &Mat, _act: &Mat) -> Forecast {
+    fn forecast(&self, _obs: &Mat, _act: &Mat) -> Prediction {
         unreachable!("nobody here reads forecasts")
     }
 
@@ -17,10 +17,10 @@ impl DynamicsModel for Drift {
         Array1::from_elem(next_obs.nrows(), false)
     }
 
-    fn step(&self, obs: &Mat, act: &Mat, _members: Members, rng: &mut Rng) -> Step {
+    fn step(&self, obs: &Mat, act: &Mat, _members: Members, rng: &mut Rng) -> ModelStep {
         let next_obs = obs + &act.mapv(|a| 0.5 * a).mapv_into(|a| a + 0.1 * rng.normal() as f32);
         let (rew, done) = (next_obs.column(0).to_owned(), self.done(obs, act, &next_obs));
-        Step::of_rows(Batch { obs: obs.clone(), act: act.clone(), rew, next_obs, done })
+        ModelStep::of_rows(Batch { obs: obs.clone(), act: act.clone(), rew, next_obs, done })
     }
 }
 
@@ -29,7 +29,7 @@ impl DynamicsModel for Drift {
 struct Early(Box<dyn Uncertainty>);
 
 impl Uncertainty for Early {
-    fn score(&self, step: &Step) -> Result<Array1<f32>> {
+    fn score(&self, step: &ModelStep) -> Result<Array1<f32>> {
         self.0.score(step)
     }
 
@@ -37,8 +37,8 @@ impl Uncertainty for Early {
         Members::All
     }
 
-    fn max_baseline(&self) -> f32 {
-        self.0.max_baseline()
+    fn max_loo_score(&self) -> f32 {
+        self.0.max_loo_score()
     }
 }
 
@@ -49,13 +49,13 @@ fn penalised(normaliser: Normaliser, early: bool, order: &[usize]) -> (Vec<f32>,
     let (obs, act, next_obs) = (mat(2), mat(2), mat(2));
     let rew = obs.column(1).to_owned();
     let data = Batch { obs, act, rew, next_obs, done: Array1::from_elem(300, false) };
-    let sumo = UncertaintyConfig::from_id("sumo").unwrap().build(&Source::of_data(&data)).unwrap();
+    let sumo = UncertaintyConfig::from_id("sumo").unwrap().build(&BuildContext::of_data(&data)).unwrap();
     let estimator: Box<dyn Uncertainty> = if early { Box::new(Early(sumo)) } else { sumo };
     let rule = Pessimism::Penalize { lambda: 1.0, normaliser, reward_range: None };
-    let guard = rule.calibrate(estimator.max_baseline(), &data.rew).unwrap();
-    let team = Team::new(1);
-    let mut dream = Imagination { model: &Drift, estimator: Some(&*estimator), guard, team: &team };
-    let mut imagined = Imagined::new(1000, 2, 2);
+    let guard = rule.calibrate(estimator.max_loo_score(), &data.rew).unwrap();
+    let pool = ThreadPool::new(1);
+    let mut dream = ModelRollout { model: &Drift, estimator: Some(&*estimator), guard, pool: &pool };
+    let mut imagined = ModelBuffer::new(1000, 2, 2);
     let (mut rewards, mut scored) = (Vec::new(), 0);
     for turn in 0..3 {
         let start = data.obs.slice(s![..40, ..]).to_owned();
@@ -91,8 +91,8 @@ fn scoring_when_drawn_equals_scoring_early_but_for_a_running_maximum() {
 #[test]
 fn uniform_actions_fill_the_box_and_follow_from_the_stream() {
     let nobody = Uniform { obs_dim: 2, act_dim: 3 };
-    let (team, obs) = (Team::new(1), Mat::zeros((5000, 2)));
-    let drawn = |seed| nobody.explore(&team, &obs, &mut Rng::stream(seed, "test", 0));
+    let (pool, obs) = (ThreadPool::new(1), Mat::zeros((5000, 2)));
+    let drawn = |seed| nobody.sample_actions(&pool, &obs, &mut Rng::stream(seed, "test", 0));
     let act = drawn(0);
     assert_eq!(act.dim(), (5000, 3));
     assert!(act.iter().all(|a| (-1.0..=1.0).contains(a)));

@@ -3,11 +3,11 @@
 use ndarray::{Array1, Axis, s};
 
 use crate::batch::{Batch, Mat};
-use crate::dynamics::{DynamicsModel, Members, Step};
+use crate::dynamics::{DynamicsModel, Members, ModelStep};
 use crate::error::Result;
-use crate::nn::{Noise, Team, Tensors};
+use crate::nn::{Noise, Tensors, ThreadPool};
 use crate::npg::GaussianPolicy;
-use crate::pessimism::{Guard, Verdict};
+use crate::pessimism::{CalibratedRule, Verdict};
 use crate::replay::Replay;
 use crate::rng::Rng;
 use crate::sac::Actor;
@@ -25,22 +25,22 @@ const SAMPLE: usize = 256;
 const LOOKS: usize = 8;
 
 /// Who acts in a rollout.
-pub trait Explorer {
+pub trait BatchPolicy {
     /// Width of an observation.
     fn obs_dim(&self) -> usize;
     /// Width of an action.
     fn act_dim(&self) -> usize;
     /// A choice for each state, with noise.
-    fn explore(&self, team: &Team, obs: &Mat, rng: &mut Rng) -> Mat;
+    fn sample_actions(&self, pool: &ThreadPool, obs: &Mat, rng: &mut Rng) -> Mat;
     /// What the world makes of the choices; `None` where it takes them as they are. Model and estimator see this, the rows
     /// of the rollout keep the choices.
-    fn applied(&self, choices: &Mat) -> Option<Mat> {
+    fn clipped(&self, choices: &Mat) -> Option<Mat> {
         let _ = choices;
         None
     }
 }
 
-impl Explorer for Actor {
+impl BatchPolicy for Actor {
     fn obs_dim(&self) -> usize {
         Actor::obs_dim(self)
     }
@@ -49,12 +49,12 @@ impl Explorer for Actor {
         Actor::act_dim(self)
     }
 
-    fn explore(&self, team: &Team, obs: &Mat, rng: &mut Rng) -> Mat {
-        self.act_batch(team, obs, rng)
+    fn sample_actions(&self, pool: &ThreadPool, obs: &Mat, rng: &mut Rng) -> Mat {
+        self.act_batch(pool, obs, rng)
     }
 }
 
-impl Explorer for GaussianPolicy {
+impl BatchPolicy for GaussianPolicy {
     fn obs_dim(&self) -> usize {
         GaussianPolicy::obs_dim(self)
     }
@@ -63,11 +63,11 @@ impl Explorer for GaussianPolicy {
         GaussianPolicy::act_dim(self)
     }
 
-    fn explore(&self, team: &Team, obs: &Mat, rng: &mut Rng) -> Mat {
-        self.sample(team, obs.view(), Noise::draw(rng))
+    fn sample_actions(&self, pool: &ThreadPool, obs: &Mat, rng: &mut Rng) -> Mat {
+        self.sample(pool, obs.view(), Noise::draw(rng))
     }
 
-    fn applied(&self, choices: &Mat) -> Option<Mat> {
+    fn clipped(&self, choices: &Mat) -> Option<Mat> {
         Some(choices.mapv(|a| a.clamp(-1.0, 1.0)))
     }
 }
@@ -81,7 +81,7 @@ pub struct Uniform {
     pub act_dim: usize,
 }
 
-impl Explorer for Uniform {
+impl BatchPolicy for Uniform {
     fn obs_dim(&self) -> usize {
         self.obs_dim
     }
@@ -90,24 +90,24 @@ impl Explorer for Uniform {
         self.act_dim
     }
 
-    fn explore(&self, _team: &Team, obs: &Mat, rng: &mut Rng) -> Mat {
+    fn sample_actions(&self, _team: &ThreadPool, obs: &Mat, rng: &mut Rng) -> Mat {
         Mat::from_shape_simple_fn((obs.nrows(), self.act_dim), || rng.range(-1.0, 1.0) as f32)
     }
 }
 
 /// A model, an estimator and a guard: all that imagining needs besides a policy.
-pub struct Imagination<'a> {
+pub struct ModelRollout<'a> {
     /// The world as learnt.
     pub model: &'a dyn DynamicsModel,
     /// Who scores steps; nobody when the guard ignores scores.
     pub estimator: Option<&'a dyn Uncertainty>,
     /// What is done about scores.
-    pub guard: Guard,
+    pub guard: CalibratedRule,
     /// The threads to work with.
-    pub team: &'a Team,
+    pub pool: &'a ThreadPool,
 }
 
-/// What one call of [`Imagination::rollout`] brought.
+/// What one call of [`ModelRollout::rollout`] brought.
 #[derive(Clone, Debug)]
 pub struct Rollout {
     /// The kept rows, step after step. Actions are as chosen, before the world made of them what it does.
@@ -117,12 +117,12 @@ pub struct Rollout {
     /// Their scores; NaN where a row has not been scored yet.
     pub u: Vec<f32>,
     /// Numbers about it.
-    pub tally: Tally,
+    pub tally: RolloutStats,
 }
 
 /// What happened in rollouts.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tally {
+pub struct RolloutStats {
     /// Steps imagined.
     pub imagined: u64,
     /// Steps that the guard dropped or turned into a halt.
@@ -139,14 +139,14 @@ pub struct Tally {
     pub score_max: f32,
 }
 
-impl Tally {
+impl RolloutStats {
     /// Mean of the scores looked at; `None` when there were none.
     pub fn mean_score(&self) -> Option<f64> {
         (self.scored > 0).then(|| self.score_sum / self.scored as f64)
     }
 
     /// Adds what happened in other rollouts.
-    pub fn add(&mut self, other: &Tally) {
+    pub fn add(&mut self, other: &RolloutStats) {
         self.imagined += other.imagined;
         self.guarded += other.guarded;
         self.terminated += other.terminated;
@@ -167,7 +167,7 @@ impl Tally {
         [imagined, guarded, terminated, exploded, scored, self.score_sum, f64::from(self.score_max)]
     }
 
-    /// Takes back what [`Tally::to_numbers`] gave; there must be as many.
+    /// Takes back what [`RolloutStats::to_numbers`] gave; there must be as many.
     pub(crate) fn from_numbers(numbers: &[f64]) -> Self {
         let count = |i: usize| numbers[i] as u64;
         Self {
@@ -191,27 +191,27 @@ impl Tally {
     }
 }
 
-impl<'a> Imagination<'a> {
+impl<'a> ModelRollout<'a> {
     /// Imagining that trusts every step: for algorithms that meet uncertainty elsewhere.
-    pub fn unguarded(model: &'a dyn DynamicsModel, team: &'a Team) -> Self {
-        Self { model, estimator: None, guard: Guard::open(), team }
+    pub fn without_rule(model: &'a dyn DynamicsModel, pool: &'a ThreadPool) -> Self {
+        Self { model, estimator: None, guard: CalibratedRule::none(), pool }
     }
 }
 
-impl Imagination<'_> {
+impl ModelRollout<'_> {
     /// Rolls the policy out from `start` for `length` steps (Alg. 1 lines 6–11, Alg. 2 lines 7–15).
     ///
-    /// An estimator that looks at rows alone scores penalties later, when rows are drawn; see [`Imagined::score`].
+    /// An estimator that looks at rows alone scores penalties later, when rows are drawn; see [`ModelBuffer::score`].
     pub fn rollout(
         &mut self,
-        policy: &dyn Explorer,
+        policy: &dyn BatchPolicy,
         start: Mat,
         length: usize,
         rng: &mut Rng,
     ) -> Result<Rollout> {
         let members = self.estimator.map_or(Members::One, |e| e.needs());
         let (obs_dim, act_dim) = (policy.obs_dim(), policy.act_dim());
-        let (mut u, mut origin, mut tally) = (Vec::new(), Vec::new(), Tally::default());
+        let (mut u, mut origin, mut tally) = (Vec::new(), Vec::new(), RolloutStats::default());
         let mut kept = Vec::new();
         let mut who: Vec<u32> = (0..start.nrows() as u32).collect();
         let mut obs = start;
@@ -219,8 +219,8 @@ impl Imagination<'_> {
             if obs.nrows() == 0 {
                 break;
             }
-            let choices = policy.explore(self.team, &obs, rng);
-            let applied = policy.applied(&choices);
+            let choices = policy.sample_actions(self.pool, &obs, rng);
+            let applied = policy.clipped(&choices);
             let step = self.model.step(&obs, applied.as_ref().unwrap_or(&choices), members, rng);
             tally.imagined += obs.nrows() as u64;
             let (step, sound) = finite_rows(step, &mut tally);
@@ -242,7 +242,12 @@ impl Imagination<'_> {
     }
 
     /// The rows to keep, their scores, and which of the step's rows they are.
-    fn judge(&mut self, step: Step, look: bool, tally: &mut Tally) -> Result<(Batch, Vec<f32>, Vec<usize>)> {
+    fn judge(
+        &mut self,
+        step: ModelStep,
+        look: bool,
+        tally: &mut RolloutStats,
+    ) -> Result<(Batch, Vec<f32>, Vec<usize>)> {
         let rows = step.batch.len();
         let (verdicts, u) = match (self.estimator, self.guard.epsilon()) {
             (None, _) => (vec![Verdict::Keep; rows], vec![0.0; rows]),
@@ -256,7 +261,7 @@ impl Imagination<'_> {
             }
             (Some(estimator), None) if estimator.needs() == Members::All => {
                 let u = estimator.score(&step)?.to_vec();
-                self.guard.see(&u);
+                self.guard.observe(&u);
                 tally.look(&u);
                 (vec![Verdict::Keep; rows], u)
             }
@@ -279,7 +284,7 @@ impl Imagination<'_> {
 }
 
 /// Leaves out rows with numbers that exploded; also says which are left.
-fn finite_rows(step: Step, tally: &mut Tally) -> (Step, Vec<usize>) {
+fn finite_rows(step: ModelStep, tally: &mut RolloutStats) -> (ModelStep, Vec<usize>) {
     let sound = |i: usize| {
         step.batch.rew[i].is_finite() && step.batch.next_obs.row(i).iter().all(|x| x.abs() < EXPLODED)
     };
@@ -314,13 +319,13 @@ pub(crate) fn join(parts: Vec<Batch>, obs_dim: usize, act_dim: usize) -> Batch {
 
 /// The buffer of imagined rows (D_model) with their raw scores.
 #[derive(Clone, Debug)]
-pub struct Imagined {
+pub struct ModelBuffer {
     /// The rows.
     pub ring: Replay,
     u: Vec<f32>,
 }
 
-impl Imagined {
+impl ModelBuffer {
     /// An empty buffer for `capacity` rows.
     pub fn new(capacity: usize, obs_dim: usize, act_dim: usize) -> Self {
         Self { ring: Replay::new(capacity, obs_dim, act_dim), u: vec![0.0; capacity] }
@@ -347,8 +352,8 @@ impl Imagined {
         &mut self,
         slots: impl Iterator<Item = usize>,
         estimator: &dyn Uncertainty,
-        guard: &mut Guard,
-        tally: &mut Tally,
+        guard: &mut CalibratedRule,
+        tally: &mut RolloutStats,
     ) -> Result<()> {
         let mut open: Vec<usize> = slots.filter(|&slot| self.u[slot].is_nan()).collect();
         open.sort_unstable();
@@ -356,8 +361,8 @@ impl Imagined {
         if open.is_empty() {
             return Ok(());
         }
-        let scores = estimator.score(&Step::of_rows(self.ring.columns().select(&open)))?.to_vec();
-        guard.see(&scores);
+        let scores = estimator.score(&ModelStep::of_rows(self.ring.columns().select(&open)))?.to_vec();
+        guard.observe(&scores);
         tally.look(&scores);
         open.iter().zip(&scores).for_each(|(&slot, &u)| self.u[slot] = u);
         Ok(())
@@ -370,7 +375,7 @@ impl Imagined {
         out
     }
 
-    /// Takes back what [`Imagined::save`] gave.
+    /// Takes back what [`ModelBuffer::save`] gave.
     pub fn load(&mut self, from: &Tensors) -> Result<()> {
         self.ring.load(from)?;
         let n = self.ring.len();

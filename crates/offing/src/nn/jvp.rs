@@ -1,39 +1,46 @@
 //! Which way a network's output moves when its weights move: the directional derivative J·v, for tanh networks.
 //!
-//! Together with the way back (Jᵀ·u, [`Trace::backward`]) this is all that a product with the Fisher matrix of a Gaussian
+//! Together with the way back (Jᵀ·u, [`Activations::backward`]) this is all that a product with the Fisher matrix of a Gaussian
 //! policy needs: F·v = Jᵀ Σ⁻¹ J v. Layer by layer, with h the activations of the forward pass,
 //! dz = h·V + dh·W and dh' = (1 − h'²) ∘ dz, where V is the direction's share of the layer.
 
+use super::activations::Activations;
 use super::backward::{Slope, scale};
 use super::buffer::{LANES, write};
 use super::layer::{Activation, Panel};
 use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, tiles};
-use super::matrix::Panels;
-use super::mlp::{Field, Net, Stack};
+use super::matrix::PackedMatrix;
+use super::mlp::{Field, MlpEnsemble, Net};
 use super::shape::Shape;
-use super::trace::Trace;
 
-/// Room for the derivatives of one [`Trace`].
+/// Room for the derivatives of one [`Activations`].
 #[derive(Clone, Debug)]
-pub struct Tangent {
-    hidden: Vec<Panels>,
+pub struct Jvp {
+    hidden: Vec<PackedMatrix>,
     /// How the network's output moves.
-    pub out: Panels,
+    pub out: PackedMatrix,
 }
 
-impl Tangent {
+impl Jvp {
     /// Room for `rows` rows.
     pub fn new(shape: &Shape, rows: usize) -> Self {
         let layers = shape.layers();
         Self {
-            hidden: (0..layers - 1).map(|l| Panels::new(rows, shape.outputs(l))).collect(),
-            out: Panels::new(rows, shape.outputs(layers - 1)),
+            hidden: (0..layers - 1).map(|l| PackedMatrix::new(rows, shape.outputs(l))).collect(),
+            out: PackedMatrix::new(rows, shape.outputs(layers - 1)),
         }
     }
 
     /// Fills `out` with the derivative along `direction` at the weights of `net`, for the rows of the forward pass that
     /// `trace` holds (made with the way back; tanh networks only).
-    pub fn along(&mut self, net: Net<'_>, direction: Net<'_>, trace: &Trace, x: &Panels, rows: usize) {
+    pub fn along(
+        &mut self,
+        net: Net<'_>,
+        direction: Net<'_>,
+        trace: &Activations,
+        x: &PackedMatrix,
+        rows: usize,
+    ) {
         assert!(net.shape.activation == Activation::Tanh, "the slope of other activations is not at hand");
         assert!(net.shape == direction.shape, "a direction has the network's shape");
         for l in 0..net.shape.layers() {
@@ -51,13 +58,13 @@ impl Tangent {
 
 /// `y = (h·V + dh·W) ∘ slope`; no `dh` for the first layer, whose input does not move.
 pub(super) struct Push<'a> {
-    pub h: &'a Panels,
-    pub dh: Option<&'a Panels>,
+    pub h: &'a PackedMatrix,
+    pub dh: Option<&'a PackedMatrix>,
     pub rows: usize,
     pub w: &'a [Panel],
     pub v: &'a [Panel],
     pub slope: Slope<'a>,
-    pub y: &'a mut Panels,
+    pub y: &'a mut PackedMatrix,
 }
 
 dispatch!(
@@ -101,7 +108,14 @@ fn push_wide<K: Kernel>(p: Push<'_>) {
 
 /// A layer with one output, which has no activation after it.
 #[inline(always)]
-fn push_column(h: &Panels, dh: Option<&Panels>, rows: usize, w: &[f32], v: &[f32], y: &mut Panels) {
+fn push_column(
+    h: &PackedMatrix,
+    dh: Option<&PackedMatrix>,
+    rows: usize,
+    w: &[f32],
+    v: &[f32],
+    y: &mut PackedMatrix,
+) {
     for row in 0..rows {
         let inputs = h.cols();
         let mut sum = v[inputs];
@@ -112,7 +126,7 @@ fn push_column(h: &Panels, dh: Option<&Panels>, rows: usize, w: &[f32], v: &[f32
     }
 }
 
-impl Stack {
+impl MlpEnsemble {
     /// Number of weights and biases of one network.
     pub fn params(&self) -> usize {
         (0..self.shape().layers()).map(|l| (self.shape().inputs(l) + 1) * self.shape().outputs(l)).sum()
@@ -124,8 +138,8 @@ impl Stack {
         layers.flat_map(|(weight, bias)| weight.into_iter().chain(bias)).collect()
     }
 
-    /// Σ over `parts` of the first network's weights, in the order of the parts and in f64, as [`Stack::flat`] has them.
-    pub(crate) fn sum<'s>(mut parts: impl Iterator<Item = &'s Stack>) -> Vec<f64> {
+    /// Σ over `parts` of the first network's weights, in the order of the parts and in f64, as [`MlpEnsemble::flat`] has them.
+    pub(crate) fn sum<'s>(mut parts: impl Iterator<Item = &'s MlpEnsemble>) -> Vec<f64> {
         let Some(first) = parts.next() else { return Vec::new() };
         let wide = |panel: &Panel| panel.w.iter().map(|&w| f64::from(w)).collect::<Vec<f64>>();
         let mut totals: Vec<Vec<f64>> = first.panels().iter().map(wide).collect();
@@ -145,7 +159,7 @@ impl Stack {
         flat
     }
 
-    /// Sets what [`Stack::flat`] gets.
+    /// Sets what [`MlpEnsemble::flat`] gets.
     pub fn set_flat(&mut self, net: usize, mut params: &[f32]) {
         assert_eq!(params.len(), self.params(), "one number a parameter");
         for l in 0..self.shape().layers() {
@@ -187,7 +201,7 @@ mod tests {
             let (inputs, outputs, rows) = (sizes[0], sizes[sizes.len() - 1], 13);
             let shape = Shape::new(inputs, &sizes[1..sizes.len() - 1], outputs, Activation::Tanh);
             let mut draw = || {
-                Stack::new(
+                MlpEnsemble::new(
                     shape.clone(),
                     1,
                     Init::Uniform,
@@ -199,12 +213,12 @@ mod tests {
             if portable {
                 (net, direction) = (net.portable(), direction.portable());
             }
-            let mut x = Panels::new(rows + 2, inputs);
+            let mut x = PackedMatrix::new(rows + 2, inputs);
             let flat: Vec<f32> = (0..rows * inputs).map(|_| rng.normal() as f32).collect();
             x.load_flat(&flat, inputs, 0);
-            let mut trace = Trace::new(&shape, rows + 2);
+            let mut trace = Activations::new(&shape, rows + 2);
             trace.forward(net.net(0), Weights::Current, &x, rows);
-            let mut tangent = Tangent::new(&shape, rows + 2);
+            let mut tangent = Jvp::new(&shape, rows + 2);
             tangent.along(net.net(0), direction.net(0), &trace, &x, rows);
             let wide = |v: Vec<f32>| v.into_iter().map(f64::from).collect::<Vec<_>>();
             let (theta, v) = (wide(net.flat(0)), wide(direction.flat(0)));
@@ -229,12 +243,12 @@ mod tests {
     fn parameters_in_one_run_come_back() {
         let shape = || Shape::new(3, &[20, 5], 2, Activation::Tanh);
         let mut rng = Rng::stream(0, "flat", 0);
-        let stack = Stack::new(shape(), 1, Init::Uniform, Keep::Weights, &mut rng);
-        let mut other = Stack::zeros(shape(), 1, Keep::Weights);
+        let stack = MlpEnsemble::new(shape(), 1, Init::Uniform, Keep::Weights, &mut rng);
+        let mut other = MlpEnsemble::zeros(shape(), 1, Keep::Weights);
         other.set_flat(0, &stack.flat(0));
         assert_eq!(stack.flat(0), other.flat(0));
         assert_eq!(stack.get(0, 1, Field::Weight), other.get(0, 1, Field::Weight));
         let wanted: Vec<f64> = stack.flat(0).iter().map(|&w| 2.0 * f64::from(w)).collect();
-        assert_eq!(Stack::sum([&stack, &other].into_iter()), wanted);
+        assert_eq!(MlpEnsemble::sum([&stack, &other].into_iter()), wanted);
     }
 }

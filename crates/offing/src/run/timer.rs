@@ -1,4 +1,4 @@
-//! Where the time of a run goes. The only clock in the library; its readings never reach the metrics.
+//! Where the time of a run goes. The only timer in the library; its readings never reach the metrics.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -10,21 +10,21 @@ use super::TIMING;
 
 /// Time spent by phase, over all processes that worked on a run.
 #[derive(Clone, Debug)]
-pub struct Clock {
+pub struct PhaseTimer {
     started: Instant,
     /// Seconds of the processes before.
     before: f64,
     phases: Vec<(Cow<'static, str>, Duration)>,
 }
 
-impl Default for Clock {
+impl Default for PhaseTimer {
     fn default() -> Self {
         Self { started: Instant::now(), before: 0.0, phases: Vec::new() }
     }
 }
 
-impl Clock {
-    /// A clock that goes on from what the run at `path` has written down; from nothing where there is nothing to be read. What a
+impl PhaseTimer {
+    /// A timer that goes on from what the run at `path` has written down; from nothing where there is nothing to be read. What a
     /// killed process did after its last checkpoint is not in it.
     pub fn going_on(path: &Path) -> Self {
         let kept = std::fs::read(path.join(TIMING)).ok();
@@ -55,7 +55,7 @@ impl Clock {
         }
     }
 
-    /// Seconds since the clock was made, and those before.
+    /// Seconds since the timer was made, and those before.
     pub fn elapsed(&self) -> f64 {
         self.before + self.started.elapsed().as_secs_f64()
     }
@@ -79,26 +79,30 @@ mod tests {
 
     #[test]
     fn phases_add_up() {
-        let mut clock = Clock::default();
-        clock.add("search", Duration::from_millis(250));
-        clock.add("sac", Duration::from_secs(1));
-        clock.add("search", Duration::from_millis(500));
-        assert_eq!(clock.phases(), [("search", 0.75), ("sac", 1.0)]);
-        assert_eq!(clock.time("sac", || 7), 7);
+        let mut timer = PhaseTimer::default();
+        timer.add("search", Duration::from_millis(250));
+        timer.add("sac", Duration::from_secs(1));
+        timer.add("search", Duration::from_millis(500));
+        assert_eq!(timer.phases(), [("search", 0.75), ("sac", 1.0)]);
+        assert_eq!(timer.time("sac", || 7), 7);
     }
 
     #[test]
     fn a_clock_goes_on_where_another_process_left_it() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(Clock::going_on(dir.path()).elapsed() < 100.0, "nothing before");
+        assert!(PhaseTimer::going_on(dir.path()).elapsed() < 100.0, "nothing before");
         let kept = json!({ "seconds": 1000.5, "phases": { "sac": 700.25 } });
         std::fs::write(dir.path().join(TIMING), kept.to_string()).unwrap();
-        let mut clock = Clock::going_on(dir.path());
-        clock.add("sac", Duration::from_millis(500));
-        clock.add("rollout", Duration::from_millis(250));
-        assert_eq!(clock.phases(), [("sac", 700.75), ("rollout", 0.25)]);
-        assert!(clock.elapsed() >= 1000.5);
+        let mut timer = PhaseTimer::going_on(dir.path());
+        timer.add("sac", Duration::from_millis(500));
+        timer.add("rollout", Duration::from_millis(250));
+        assert_eq!(timer.phases(), [("sac", 700.75), ("rollout", 0.25)]);
+        assert!(timer.elapsed() >= 1000.5);
         std::fs::write(dir.path().join(TIMING), "{\"seconds\": -1, \"phases\": {\"sac\": \"x\"}}").unwrap();
-        assert_eq!(Clock::going_on(dir.path()).phases(), [("sac", 0.0)], "what is no time counts nothing");
+        assert_eq!(
+            PhaseTimer::going_on(dir.path()).phases(),
+            [("sac", 0.0)],
+            "what is no time counts nothing"
+        );
     }
 }

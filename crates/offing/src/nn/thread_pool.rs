@@ -4,8 +4,8 @@
 //! a moment before they sleep, and a job whose tasks are all taken ends without waiting for sleepers to wake.
 //!
 //! ```
-//! use offing::nn::Team;
-//! let team = Team::new(2);
+//! use offing::nn::ThreadPool;
+//! let team = ThreadPool::new(2);
 //! let mut squares = vec![0usize; 100];
 //! team.for_each_mut(&mut squares, |i, square| *square = i * i);
 //! assert_eq!(squares[99], 9801);
@@ -29,7 +29,7 @@ const PATIENCE: u32 = 10_000;
 
 /// A fixed number of threads, the caller among them. Clones share the threads.
 #[derive(Clone, Debug)]
-pub struct Team(Arc<Inner>);
+pub struct ThreadPool(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -69,7 +69,7 @@ unsafe impl Sync for Shared {}
 // SAFETY: the pointer in `job` refers to a `Sync` closure, which may be called from any thread.
 unsafe impl Send for Shared {}
 
-impl Team {
+impl ThreadPool {
     /// A team of `threads` threads (at least 1), the caller included.
     pub fn new(threads: usize) -> Self {
         let helpers = threads.max(1) - 1;
@@ -257,10 +257,10 @@ mod tests {
     #[test]
     fn every_task_runs_once_for_any_number_of_threads() {
         for threads in [1, 2, 3, 8] {
-            let team = Team::new(threads);
+            let pool = ThreadPool::new(threads);
             for round in 0..2_000usize {
                 let mut hits = vec![0u8; round % 37];
-                team.for_each_mut(&mut hits, |_, h| *h += 1);
+                pool.for_each_mut(&mut hits, |_, h| *h += 1);
                 assert!(hits.iter().all(|&h| h == 1));
             }
         }
@@ -268,13 +268,13 @@ mod tests {
 
     #[test]
     fn a_job_inside_a_job_and_two_callers_at_once_are_served() {
-        let team = Team::new(2);
+        let pool = ThreadPool::new(2);
         let sum = AtomicUsize::new(0);
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    team.for_each(10, |_| {
-                        team.for_each(10, |i| {
+                    pool.for_each(10, |_| {
+                        pool.for_each(10, |i| {
                             sum.fetch_add(i, Ordering::Relaxed);
                         });
                     });
@@ -286,14 +286,14 @@ mod tests {
 
     #[test]
     fn sleeping_workers_wake_and_a_panic_reaches_the_caller() {
-        let team = Team::new(2);
+        let pool = ThreadPool::new(2);
         thread::sleep(std::time::Duration::from_millis(20));
         for task in 0..50 {
             let failed = catch_unwind(AssertUnwindSafe(|| {
-                team.for_each(50, |i| assert!(i != task, "task {i}"));
+                pool.for_each(50, |i| assert!(i != task, "task {i}"));
             }));
             assert!(failed.is_err());
-            team.for_each(10, |_| {});
+            pool.for_each(10, |_| {});
         }
     }
 }

@@ -3,29 +3,29 @@
 use super::backward::{Backward, Slope, backward};
 use super::buffer::{Buf, LANES};
 use super::layer::{Activation, Forward, Weights, forward};
-use super::matrix::Panels;
+use super::matrix::PackedMatrix;
 use super::mlp::Net;
 use super::shape::Shape;
 
 /// What a network computed for some rows, and the gradients on the way back.
 #[derive(Clone, Debug)]
-pub struct Trace {
-    pub(super) hidden: Vec<Panels>,
+pub struct Activations {
+    pub(super) hidden: Vec<PackedMatrix>,
     /// Which of `hidden` a layer writes. Without a way back, two buffers take turns and stay in the cache.
     slot: Vec<usize>,
-    slope: Vec<Panels>,
-    delta: Vec<Panels>,
+    slope: Vec<PackedMatrix>,
+    delta: Vec<PackedMatrix>,
     pack: Buf,
     /// The network's output.
-    pub out: Panels,
-    /// The loss's gradient at the output: to be filled before [`Trace::backward`].
-    pub dout: Panels,
+    pub out: PackedMatrix,
+    /// The loss's gradient at the output: to be filled before [`Activations::backward`].
+    pub dout: PackedMatrix,
 }
 
-impl Trace {
+impl Activations {
     /// Room for `rows` rows, with the way back.
     pub fn new(shape: &Shape, rows: usize) -> Self {
-        let hidden = || (0..shape.layers() - 1).map(|l| Panels::new(rows, shape.outputs(l)));
+        let hidden = || (0..shape.layers() - 1).map(|l| PackedMatrix::new(rows, shape.outputs(l)));
         let outputs = shape.outputs(shape.layers() - 1);
         let widest = shape.sizes[1..].iter().max().copied().unwrap_or(0);
         Self {
@@ -34,29 +34,29 @@ impl Trace {
             slope: if shape.activation == Activation::Silu { hidden().collect() } else { Vec::new() },
             delta: hidden().collect(),
             pack: Buf::zeros(widest.div_ceil(LANES) * LANES * LANES),
-            out: Panels::new(rows, outputs),
-            dout: Panels::new(rows, outputs),
+            out: PackedMatrix::new(rows, outputs),
+            dout: PackedMatrix::new(rows, outputs),
         }
     }
 
     /// Room for `rows` rows, forward only.
     pub fn forward_only(shape: &Shape, rows: usize) -> Self {
-        let (mut hidden, mut slot) = (Vec::<Panels>::new(), Vec::<usize>::new());
+        let (mut hidden, mut slot) = (Vec::<PackedMatrix>::new(), Vec::<usize>::new());
         for l in 0..shape.layers() - 1 {
             let size = shape.outputs(l);
             let free = (0..hidden.len()).find(|&b| hidden[b].cols() == size && slot.last() != Some(&b));
             slot.push(free.unwrap_or(hidden.len()));
             if free.is_none() {
-                hidden.push(Panels::new(rows, size));
+                hidden.push(PackedMatrix::new(rows, size));
             }
         }
         let outputs = shape.outputs(shape.layers() - 1);
-        let (out, dout) = (Panels::new(rows, outputs), Panels::new(0, outputs));
+        let (out, dout) = (PackedMatrix::new(rows, outputs), PackedMatrix::new(0, outputs));
         Self { hidden, slot, slope: Vec::new(), delta: Vec::new(), pack: Buf::default(), out, dout }
     }
 
     /// Runs the first `rows` rows of `x` through the network into `out`.
-    pub fn forward(&mut self, net: Net<'_>, which: Weights, x: &Panels, rows: usize) {
+    pub fn forward(&mut self, net: Net<'_>, which: Weights, x: &PackedMatrix, rows: usize) {
         let last = net.shape.layers() - 1;
         for l in 0..=last {
             let layer = net.layer(l);
@@ -110,14 +110,14 @@ impl Trace {
         }
     }
 
-    /// After [`Trace::backward`]: the loss's gradient at columns `cols` of the network's input, into `dx` (other
+    /// After [`Activations::backward`]: the loss's gradient at columns `cols` of the network's input, into `dx` (other
     /// columns of the panels concerned are filled too).
     pub fn input_gradient(
         &mut self,
         net: Net<'_>,
         rows: usize,
         cols: std::ops::Range<usize>,
-        dx: &mut Panels,
+        dx: &mut PackedMatrix,
     ) {
         let dy = self.delta.first().unwrap_or(&self.dout);
         let panels = cols.start / LANES..cols.end.div_ceil(LANES);
@@ -126,7 +126,11 @@ impl Trace {
     }
 
     /// Input of layer `l` (`x` for the first) and the loss's gradient at its output: what a weight gradient needs.
-    pub(crate) fn source<'s>(&'s self, l: usize, x: &'s Panels) -> (&'s Panels, &'s Panels) {
+    pub(crate) fn source<'s>(
+        &'s self,
+        l: usize,
+        x: &'s PackedMatrix,
+    ) -> (&'s PackedMatrix, &'s PackedMatrix) {
         let input = if l == 0 { x } else { &self.hidden[l - 1] };
         (input, self.delta.get(l).unwrap_or(&self.dout))
     }
