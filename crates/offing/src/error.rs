@@ -5,6 +5,12 @@ use std::path::{Path, PathBuf};
 /// Shorthand for results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// [`Error::Invalid`] with a formatted message: wanted, found, what to do, in one line.
+macro_rules! invalid {
+    ($($message:tt)*) => { $crate::error::Error::Invalid(format!($($message)*)) };
+}
+pub(crate) use invalid;
+
 /// What can go wrong, worded for the person who typed the command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -10,6 +10,7 @@ pub mod stats;
 pub mod batch;
 mod checksum;
 mod prefetch;
+pub mod config;
 pub mod env;
 pub mod policy;
 pub mod data;
@@ -25,7 +26,7 @@ pub mod rollout;
 pub mod export;
 pub mod run;
 pub mod collect;
-pub mod algo;
+pub mod algorithms;
 pub mod calibration;
 pub mod rank;
 

@@ -1,4 +1,4 @@
-//! Imagining: a policy acts in a learnt model, a guard says how far it may go. The only rollout loop in the project.
+//! Rollouts in a learnt model: a policy acts, a rule says how far it may go. The only such loop in the project.
 
 use ndarray::{Array1, Axis, s};
 
@@ -13,16 +13,16 @@ use crate::rng::Rng;
 use crate::sac::Actor;
 use crate::uncertainty::Uncertainty;
 
-/// An imagined number beyond this has left everything a simulator or a network was made for; the row is dropped and its
+/// A predicted number beyond this has left everything a simulator or a network was made for; the row is dropped and its
 /// trajectory ends. Far above every threshold of a termination function (100), so it never stands in for one.
-pub(crate) const EXPLODED: f32 = 1e6;
+pub(crate) const LARGEST: f32 = 1e6;
 
 /// Rows of a step scored for statistics where the rule itself only asks yes or no.
 const SAMPLE: usize = 256;
 
 /// Steps of a rollout at which such a sample is taken, evenly spread: a long rollout of few rows would otherwise score
 /// them all.
-const LOOKS: usize = 8;
+const SCORE_SAMPLES: usize = 8;
 
 /// Who acts in a rollout.
 pub trait BatchPolicy {
@@ -72,16 +72,16 @@ impl BatchPolicy for GaussianPolicy {
     }
 }
 
-/// Nobody in particular: actions drawn uniformly from [−1, 1].
+/// Actions drawn uniformly from [−1, 1].
 #[derive(Clone, Copy, Debug)]
-pub struct Uniform {
+pub struct UniformActions {
     /// Width of an observation.
     pub obs_dim: usize,
     /// Width of an action.
     pub act_dim: usize,
 }
 
-impl BatchPolicy for Uniform {
+impl BatchPolicy for UniformActions {
     fn obs_dim(&self) -> usize {
         self.obs_dim
     }
@@ -95,29 +95,31 @@ impl BatchPolicy for Uniform {
     }
 }
 
-/// A model, an estimator and a guard: all that imagining needs besides a policy.
+/// A model, an estimator and a rule: all that a rollout needs besides a policy.
 pub struct ModelRollout<'a> {
-    /// The world as learnt.
+    /// The learnt dynamics.
     pub model: &'a dyn DynamicsModel,
-    /// Who scores steps; nobody when the guard ignores scores.
+    /// What scores steps; `None` when the rule needs no scores.
     pub estimator: Option<&'a dyn Uncertainty>,
     /// What is done about scores.
-    pub guard: CalibratedRule,
+    pub rule: CalibratedRule,
     /// The threads to work with.
     pub pool: &'a ThreadPool,
 }
 
-/// What one call of [`ModelRollout::rollout`] brought.
+/// What one call of [`ModelRollout::run`] brought.
 #[derive(Clone, Debug)]
 pub struct Rollout {
     /// The kept rows, step after step. Actions are as chosen, before the world made of them what it does.
     pub rows: Batch,
     /// Which of the starts each row goes back to.
     pub start: Vec<u32>,
+    /// Steps since that start, from 0.
+    pub depth: Vec<u32>,
     /// Their scores; NaN where a row has not been scored yet.
     pub u: Vec<f32>,
     /// Numbers about it.
-    pub tally: RolloutStats,
+    pub stats: RolloutStats,
 }
 
 /// What happened in rollouts.
@@ -125,12 +127,12 @@ pub struct Rollout {
 pub struct RolloutStats {
     /// Steps imagined.
     pub imagined: u64,
-    /// Steps that the guard dropped or turned into a halt.
-    pub guarded: u64,
+    /// Steps that the rule dropped or turned into a halt.
+    pub truncated: u64,
     /// Steps that ended by the model's own termination function.
     pub terminated: u64,
-    /// Steps whose numbers exploded; they were dropped.
-    pub exploded: u64,
+    /// Steps whose numbers left the finite range; they were dropped.
+    pub non_finite: u64,
     /// Sum and number of the scores looked at.
     pub score_sum: f64,
     /// See above.
@@ -148,23 +150,23 @@ impl RolloutStats {
     /// Adds what happened in other rollouts.
     pub fn add(&mut self, other: &RolloutStats) {
         self.imagined += other.imagined;
-        self.guarded += other.guarded;
+        self.truncated += other.truncated;
         self.terminated += other.terminated;
-        self.exploded += other.exploded;
+        self.non_finite += other.non_finite;
         self.score_sum += other.score_sum;
         self.scored += other.scored;
         self.score_max = self.score_max.max(other.score_max);
     }
 
-    /// How many numbers a tally is kept as.
+    /// How many numbers a checkpoint keeps of it.
     pub(crate) const NUMBERS: usize = 7;
 
-    /// The tally as numbers, for a checkpoint.
+    /// As numbers, for a checkpoint.
     pub(crate) fn to_numbers(&self) -> [f64; Self::NUMBERS] {
         let counts =
-            [self.imagined, self.guarded, self.terminated, self.exploded, self.scored].map(|n| n as f64);
-        let [imagined, guarded, terminated, exploded, scored] = counts;
-        [imagined, guarded, terminated, exploded, scored, self.score_sum, f64::from(self.score_max)]
+            [self.imagined, self.truncated, self.terminated, self.non_finite, self.scored].map(|n| n as f64);
+        let [imagined, truncated, terminated, non_finite, scored] = counts;
+        [imagined, truncated, terminated, non_finite, scored, self.score_sum, f64::from(self.score_max)]
     }
 
     /// Takes back what [`RolloutStats::to_numbers`] gave; there must be as many.
@@ -172,9 +174,9 @@ impl RolloutStats {
         let count = |i: usize| numbers[i] as u64;
         Self {
             imagined: count(0),
-            guarded: count(1),
+            truncated: count(1),
             terminated: count(2),
-            exploded: count(3),
+            non_finite: count(3),
             scored: count(4),
             score_sum: numbers[5],
             score_max: numbers[6] as f32,
@@ -182,7 +184,7 @@ impl RolloutStats {
     }
 
     /// Takes scores into the statistics.
-    pub fn look(&mut self, scores: &[f32]) {
+    pub fn add_scores(&mut self, scores: &[f32]) {
         for &u in scores {
             self.score_sum += f64::from(u);
             self.score_max = self.score_max.max(u);
@@ -192,9 +194,9 @@ impl RolloutStats {
 }
 
 impl<'a> ModelRollout<'a> {
-    /// Imagining that trusts every step: for algorithms that meet uncertainty elsewhere.
+    /// Rollouts that trust every step: for algorithms that meet uncertainty elsewhere.
     pub fn without_rule(model: &'a dyn DynamicsModel, pool: &'a ThreadPool) -> Self {
-        Self { model, estimator: None, guard: CalibratedRule::none(), pool }
+        Self { model, estimator: None, rule: CalibratedRule::none(), pool }
     }
 }
 
@@ -202,7 +204,7 @@ impl ModelRollout<'_> {
     /// Rolls the policy out from `start` for `length` steps (Alg. 1 lines 6–11, Alg. 2 lines 7–15).
     ///
     /// An estimator that looks at rows alone scores penalties later, when rows are drawn; see [`ModelBuffer::score`].
-    pub fn rollout(
+    pub fn run(
         &mut self,
         policy: &dyn BatchPolicy,
         start: Mat,
@@ -211,8 +213,8 @@ impl ModelRollout<'_> {
     ) -> Result<Rollout> {
         let members = self.estimator.map_or(Members::One, |e| e.needs());
         let (obs_dim, act_dim) = (policy.obs_dim(), policy.act_dim());
-        let (mut u, mut origin, mut tally) = (Vec::new(), Vec::new(), RolloutStats::default());
-        let mut kept = Vec::new();
+        let (mut u, mut origin, mut stats) = (Vec::new(), Vec::new(), RolloutStats::default());
+        let (mut kept, mut depth) = (Vec::new(), Vec::new());
         let mut who: Vec<u32> = (0..start.nrows() as u32).collect();
         let mut obs = start;
         for t in 0..length {
@@ -220,58 +222,59 @@ impl ModelRollout<'_> {
                 break;
             }
             let choices = policy.sample_actions(self.pool, &obs, rng);
-            let applied = policy.clipped(&choices);
-            let step = self.model.step(&obs, applied.as_ref().unwrap_or(&choices), members, rng);
-            tally.imagined += obs.nrows() as u64;
-            let (step, sound) = finite_rows(step, &mut tally);
-            let look = t.is_multiple_of(length.div_ceil(LOOKS));
-            let (mut rows, scores, stay) = self.judge(step, look, &mut tally)?;
+            let clipped = policy.clipped(&choices);
+            let step = self.model.step(&obs, clipped.as_ref().unwrap_or(&choices), members, rng);
+            stats.imagined += obs.nrows() as u64;
+            let (step, sound) = finite_rows(step, &mut stats);
+            let sample_scores = t.is_multiple_of(length.div_ceil(SCORE_SAMPLES));
+            let (mut rows, scores, stay) = self.apply_rule(step, sample_scores, &mut stats)?;
             let stay: Vec<usize> = stay.into_iter().map(|i| sound[i]).collect();
-            if applied.is_some() {
+            if clipped.is_some() {
                 rows.act = choices.select(Axis(0), &stay);
             }
             who = stay.iter().map(|&i| who[i]).collect();
             origin.extend(&who);
+            depth.extend(std::iter::repeat_n(t as u32, who.len()));
             u.extend(scores);
             let going_on: Vec<usize> = (0..rows.len()).filter(|&i| !rows.done[i]).collect();
             obs = rows.next_obs.select(Axis(0), &going_on);
             who = going_on.iter().map(|&i| who[i]).collect();
             kept.push(rows);
         }
-        Ok(Rollout { rows: join(kept, obs_dim, act_dim), start: origin, u, tally })
+        Ok(Rollout { rows: join(kept, obs_dim, act_dim), start: origin, depth, u, stats })
     }
 
     /// The rows to keep, their scores, and which of the step's rows they are.
-    fn judge(
+    fn apply_rule(
         &mut self,
         step: ModelStep,
-        look: bool,
-        tally: &mut RolloutStats,
+        sample_scores: bool,
+        stats: &mut RolloutStats,
     ) -> Result<(Batch, Vec<f32>, Vec<usize>)> {
         let rows = step.batch.len();
-        let (verdicts, u) = match (self.estimator, self.guard.epsilon()) {
+        let (verdicts, u) = match (self.estimator, self.rule.epsilon()) {
             (None, _) => (vec![Verdict::Keep; rows], vec![0.0; rows]),
             (Some(estimator), Some(epsilon)) => {
                 let exceeds = estimator.exceeds(&step, epsilon)?;
-                if look {
+                if sample_scores {
                     let sample = step.select(&(0..rows.min(SAMPLE)).collect::<Vec<_>>());
-                    tally.look(estimator.score(&sample)?.as_slice().unwrap_or_default());
+                    stats.add_scores(estimator.score(&sample)?.as_slice().unwrap_or_default());
                 }
-                (exceeds.into_iter().map(|e| self.guard.verdict(e)).collect(), vec![0.0; rows])
+                (exceeds.into_iter().map(|e| self.rule.verdict(e)).collect(), vec![0.0; rows])
             }
             (Some(estimator), None) if estimator.needs() == Members::All => {
                 let u = estimator.score(&step)?.to_vec();
-                self.guard.observe(&u);
-                tally.look(&u);
+                self.rule.observe(&u);
+                stats.add_scores(&u);
                 (vec![Verdict::Keep; rows], u)
             }
             (Some(_), None) => (vec![Verdict::Keep; rows], vec![f32::NAN; rows]),
         };
         let mut batch = step.batch;
-        let halting = self.guard.halting_reward();
+        let halting = self.rule.halting_reward();
         for (i, verdict) in verdicts.iter().enumerate() {
-            tally.guarded += u64::from(*verdict != Verdict::Keep);
-            tally.terminated += u64::from(batch.done[i]);
+            stats.truncated += u64::from(*verdict != Verdict::Keep);
+            stats.terminated += u64::from(batch.done[i]);
             if *verdict == Verdict::Halt {
                 (batch.rew[i], batch.done[i]) = (halting, true);
             }
@@ -283,13 +286,13 @@ impl ModelRollout<'_> {
     }
 }
 
-/// Leaves out rows with numbers that exploded; also says which are left.
-fn finite_rows(step: ModelStep, tally: &mut RolloutStats) -> (ModelStep, Vec<usize>) {
+/// Leaves out rows whose numbers left the finite range; also says which are left.
+fn finite_rows(step: ModelStep, stats: &mut RolloutStats) -> (ModelStep, Vec<usize>) {
     let sound = |i: usize| {
-        step.batch.rew[i].is_finite() && step.batch.next_obs.row(i).iter().all(|x| x.abs() < EXPLODED)
+        step.batch.rew[i].is_finite() && step.batch.next_obs.row(i).iter().all(|x| x.abs() < LARGEST)
     };
     let keep: Vec<usize> = (0..step.batch.len()).filter(|&i| sound(i)).collect();
-    tally.exploded += (step.batch.len() - keep.len()) as u64;
+    stats.non_finite += (step.batch.len() - keep.len()) as u64;
     let step = if keep.len() == step.batch.len() { step } else { step.select(&keep) };
     (step, keep)
 }
@@ -352,8 +355,8 @@ impl ModelBuffer {
         &mut self,
         slots: impl Iterator<Item = usize>,
         estimator: &dyn Uncertainty,
-        guard: &mut CalibratedRule,
-        tally: &mut RolloutStats,
+        rule: &mut CalibratedRule,
+        stats: &mut RolloutStats,
     ) -> Result<()> {
         let mut open: Vec<usize> = slots.filter(|&slot| self.u[slot].is_nan()).collect();
         open.sort_unstable();
@@ -362,8 +365,8 @@ impl ModelBuffer {
             return Ok(());
         }
         let scores = estimator.score(&ModelStep::of_rows(self.ring.columns().select(&open)))?.to_vec();
-        guard.observe(&scores);
-        tally.look(&scores);
+        rule.observe(&scores);
+        stats.add_scores(&scores);
         open.iter().zip(&scores).for_each(|(&slot, &u)| self.u[slot] = u);
         Ok(())
     }

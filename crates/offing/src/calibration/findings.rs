@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::{Imaginings, Truth, mean_next};
 use super::{StudyConfig, Subject};
-use crate::algo::Session;
+use crate::algorithms::Session;
 use crate::batch::Mat;
 use crate::dynamics::ModelStep;
 use crate::error::Result;

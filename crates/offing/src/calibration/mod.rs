@@ -14,8 +14,8 @@ pub use rows::{Imaginings, Truth, held_out, imagine};
 
 use serde::{Deserialize, Serialize};
 
-use crate::algo::recipe::{self, RecipeConfig};
-use crate::algo::{ModelConfig, RolloutConfig, Session, TrainConfig};
+use crate::algorithms::model_based_sac::ModelBasedSacConfig;
+use crate::algorithms::{Algorithm, ModelConfig, RolloutConfig, Session, TrainConfig};
 use crate::data::Dataset;
 use crate::dynamics::{Ensemble, Oracle};
 use crate::error::{Error, Result};
@@ -59,8 +59,8 @@ impl Default for StudyConfig {
 
 impl StudyConfig {
     /// How the policy is trained: in the model, without any penalty.
-    fn recipe(&self) -> RecipeConfig {
-        RecipeConfig {
+    fn training(&self) -> ModelBasedSacConfig {
+        ModelBasedSacConfig {
             train: self.train.clone(),
             rollout: self.rollout.clone(),
             model: self.model.clone(),
@@ -77,12 +77,12 @@ impl StudyConfig {
                 return Err(Error::Invalid(format!("{name}: wanted at least 1, found 0; the paper has 100")));
             }
         }
-        self.recipe().check()
+        self.training().validate()
     }
 
     /// Says what these data cannot serve, if anything, before a model is fitted to them.
     pub fn check_for(&self, data: &Dataset, estimators: &[(String, UncertaintyConfig)]) -> Result<()> {
-        self.model.check_for(data)?;
+        self.model.validate_for(data)?;
         estimators.iter().try_for_each(|(_, config)| config.check(data.rows.len(), &self.model.ensemble))
     }
 }
@@ -98,8 +98,11 @@ pub struct Subject {
 /// Fits the model (or finds it) and trains the policy in the session's run directory, without any penalty. `None` when
 /// the watcher stopped it; the next call goes on.
 pub fn prepare(cfg: &StudyConfig, session: &mut Session<'_>) -> Result<Option<Subject>> {
-    let Some(agent) = recipe::train(&cfg.recipe(), session)? else { return Ok(None) };
-    Ok(Some(Subject { model: session.model(&cfg.model)?, agent }))
+    let training = cfg.training();
+    training.validate()?;
+    training.validate_for(session.data)?;
+    let Some(agent) = training.learn(session)? else { return Ok(None) };
+    Ok(Some(Subject { model: session.fit_model(&cfg.model)?, agent }))
 }
 
 /// Who knows what really follows a step.
@@ -121,7 +124,7 @@ pub fn study(
 ) -> Result<Study> {
     let (imaginings, truth) = match world {
         World::Simulated(oracle) => {
-            let start = session.starts(cfg.starts, &mut session.rng("calibrate/start", 0));
+            let start = session.sample_starts(cfg.starts, &mut session.rng("calibrate/start", 0));
             let mut rng = session.rng("calibrate/rollout", 0);
             let imaginings =
                 imagine(&subject.model, &subject.agent.actor, session.pool, start, cfg.length, &mut rng);

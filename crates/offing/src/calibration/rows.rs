@@ -8,7 +8,7 @@ use crate::dynamics::{DynamicsModel, Ensemble, Members, ModelStep, Oracle, Predi
 use crate::error::Result;
 use crate::nn::ThreadPool;
 use crate::rng::Rng;
-use crate::rollout::EXPLODED;
+use crate::rollout::LARGEST;
 use crate::sac::Actor;
 
 /// ModelBuffer steps with where they come from.
@@ -61,7 +61,7 @@ pub fn imagine(
         let step = model.step(&obs, &act, Members::All, rng);
         let sound = |i: &usize| {
             let row = step.batch.next_obs.row(*i);
-            step.batch.rew[*i].is_finite() && row.iter().all(|x| x.abs() < EXPLODED)
+            step.batch.rew[*i].is_finite() && row.iter().all(|x| x.abs() < LARGEST)
         };
         let keep: Vec<usize> = (0..alive.len()).filter(sound).collect();
         let step = step.select(&keep);

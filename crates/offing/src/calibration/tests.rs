@@ -1,7 +1,7 @@
 //! A small study from end to end, with a simulator and without.
 
 use super::*;
-use crate::algo::Event;
+use crate::algorithms::Event;
 use crate::data::make::{Block, Follow, make};
 use crate::dynamics::{EnsembleConfig, TerminationConfig};
 use crate::env::point_mass::PointMass;
@@ -69,7 +69,7 @@ fn run(simulated: bool) -> Study {
         seed: 0,
         evaluator: None,
         run: &mut run,
-        watch: &mut watch,
+        on_event: &mut watch,
         timer: PhaseTimer::default(),
         scores: Default::default(),
     };

@@ -63,7 +63,7 @@ pub fn model_return(
         if obs.nrows() == 0 {
             break;
         }
-        let rollout = dream.rollout(policy, obs, 1, rng)?;
+        let rollout = dream.run(policy, obs, 1, rng)?;
         let rows = rollout.rows;
         let mut rewards = rows.rew.to_vec();
         let sum = |rewards: &[f32]| rewards.iter().map(|&r| f64::from(r)).sum::<f64>();
@@ -79,10 +79,10 @@ pub fn model_return(
             }
             _ => rollout.u,
         };
-        dream.guard.observe(&scores);
-        dream.guard.penalise(&mut rewards, &scores);
+        dream.rule.observe(&scores);
+        dream.rule.penalise(&mut rewards, &scores);
         found.value += discount * sum(&rewards);
-        let lost = rollout.tally.exploded as f64;
+        let lost = rollout.stats.non_finite as f64;
         let rest: f64 = (t..cfg.length).map(|t| cfg.gamma.powi(t as i32)).sum();
         found.value += lost * worst * rest;
         found.exploded += lost;

@@ -119,8 +119,8 @@ impl DynamicsModel for Counting {
 #[test]
 fn a_model_return_adds_up_discounted_rewards_until_the_end() {
     let pool = ThreadPool::new(1);
-    let guard = Pessimism::Ignore {}.calibrate(0.0, &ndarray::arr1(&[0.0, 1.0])).unwrap();
-    let mut dream = ModelRollout { model: &Counting, estimator: None, guard, pool: &pool };
+    let rule = Pessimism::Ignore {}.calibrate(0.0, &ndarray::arr1(&[0.0, 1.0])).unwrap();
+    let mut dream = ModelRollout { model: &Counting, estimator: None, rule, pool: &pool };
     let cfg = ModelReturnConfig { length: 10, gamma: 0.5, ..Default::default() };
     let mut rng = Rng::stream(0, "t", 0);
     // From 0 four steps, from 2 two: (1 + ½ + ¼ + ⅛ + 1 + ½) / 2.
@@ -143,8 +143,8 @@ fn in_the_true_world_the_penalised_order_is_the_true_one() {
     let sumo = UncertaintyConfig::from_id("sumo").unwrap().build(&BuildContext::of_data(&data.rows)).unwrap();
     let rule = |lambda| Pessimism::Penalize { lambda, normaliser: Normaliser::Dataset, reward_range: None };
     let judge = |gain: f32, lambda: f32| {
-        let guard = rule(lambda).calibrate(sumo.max_loo_score(), &data.rows.rew).unwrap();
-        let mut dream = ModelRollout { model: &world, estimator: Some(&*sumo), guard, pool: &pool };
+        let rule = rule(lambda).calibrate(sumo.max_loo_score(), &data.rows.rew).unwrap();
+        let mut dream = ModelRollout { model: &world, estimator: Some(&*sumo), rule, pool: &pool };
         let cfg = ModelReturnConfig { length: 60, gamma: 1.0, lambda, ..Default::default() };
         let policy = without_noise(&steer(gain)).unwrap();
         let mut rng = Rng::stream(0, "judge", 0);

@@ -52,22 +52,22 @@ fn penalised(normaliser: Normaliser, early: bool, order: &[usize]) -> (Vec<f32>,
     let sumo = UncertaintyConfig::from_id("sumo").unwrap().build(&BuildContext::of_data(&data)).unwrap();
     let estimator: Box<dyn Uncertainty> = if early { Box::new(Early(sumo)) } else { sumo };
     let rule = Pessimism::Penalize { lambda: 1.0, normaliser, reward_range: None };
-    let guard = rule.calibrate(estimator.max_loo_score(), &data.rew).unwrap();
+    let rule = rule.calibrate(estimator.max_loo_score(), &data.rew).unwrap();
     let pool = ThreadPool::new(1);
-    let mut dream = ModelRollout { model: &Drift, estimator: Some(&*estimator), guard, pool: &pool };
+    let mut dream = ModelRollout { model: &Drift, estimator: Some(&*estimator), rule, pool: &pool };
     let mut imagined = ModelBuffer::new(1000, 2, 2);
     let (mut rewards, mut scored) = (Vec::new(), 0);
     for turn in 0..3 {
         let start = data.obs.slice(s![..40, ..]).to_owned();
         let rng = &mut Rng::stream(turn, "rollout", 0);
-        let mut rollout = dream.rollout(&Uniform { obs_dim: 2, act_dim: 2 }, start, 5, rng).unwrap();
+        let mut rollout = dream.run(&UniformActions { obs_dim: 2, act_dim: 2 }, start, 5, rng).unwrap();
         imagined.push(&rollout);
         let slots = || order.iter().map(|slot| slot + 200 * turn as usize);
-        imagined.score(slots(), &*estimator, &mut dream.guard, &mut rollout.tally).unwrap();
-        scored += rollout.tally.scored;
+        imagined.score(slots(), &*estimator, &mut dream.rule, &mut rollout.stats).unwrap();
+        scored += rollout.stats.scored;
         let mut drawn: Vec<f32> = slots().map(|i| imagined.ring.columns().rew[i]).collect();
         let u: Vec<f32> = slots().map(|i| imagined.score_at(i)).collect();
-        dream.guard.penalise(&mut drawn, &u);
+        dream.rule.penalise(&mut drawn, &u);
         rewards.extend(drawn);
     }
     (rewards, scored)
@@ -90,7 +90,7 @@ fn scoring_when_drawn_equals_scoring_early_but_for_a_running_maximum() {
 
 #[test]
 fn uniform_actions_fill_the_box_and_follow_from_the_stream() {
-    let nobody = Uniform { obs_dim: 2, act_dim: 3 };
+    let nobody = UniformActions { obs_dim: 2, act_dim: 3 };
     let (pool, obs) = (ThreadPool::new(1), Mat::zeros((5000, 2)));
     let drawn = |seed| nobody.sample_actions(&pool, &obs, &mut Rng::stream(seed, "test", 0));
     let act = drawn(0);

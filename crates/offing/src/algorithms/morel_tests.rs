@@ -2,16 +2,13 @@
 
 use std::path::Path;
 
-use super::morel::{self, MorelConfig, PlanConfig, Starts};
-use super::tests::{behaviour_return, data, new_env, outcome, world};
+use super::morel::{MorelConfig, PlanConfig, Starts};
+use super::tests::{behaviour_return, data, in_session, outcome, world};
 use super::*;
 use crate::data::Dataset;
-use crate::env::EnvPool;
-use crate::home::Home;
-use crate::nn::ThreadPool;
 use crate::npg::{Bootstrap, NpgConfig};
 use crate::pessimism::{Normaliser, Pessimism};
-use crate::run::{ControlFlow, METRICS, PhaseTimer, Record, RunDir, read_metrics};
+use crate::run::{METRICS, Record, read_metrics};
 use crate::uncertainty::UncertaintyConfig;
 
 /// A trajectory of sixty steps needs a better model than the five of the other algorithms.
@@ -43,26 +40,7 @@ fn train(
     threads: usize,
     stop_at: u64,
 ) -> crate::error::Result<Vec<Record>> {
-    let envs = EnvPool::new(&new_env);
-    let (home, pool) = (Home::new(home.to_path_buf()), ThreadPool::new(threads));
-    let mut run = RunDir::open_or_create(&dir.join("run"), "test")?;
-    let mut stop = false;
-    let mut watch = |event: Event<'_>| {
-        stop |= matches!(event, Event::Step(status) if status.step >= stop_at);
-        if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    let mut session = Session {
-        data,
-        home: &home,
-        pool: &pool,
-        seed: 1,
-        evaluator: Some(Evaluator { envs: &envs, reference: None }),
-        run: &mut run,
-        watch: &mut watch,
-        timer: PhaseTimer::default(),
-        scores: Default::default(),
-    };
-    let finished = morel::train(cfg, &mut session)?;
+    let finished = in_session(data, (home, dir), threads, stop_at, |session| super::train(cfg, session))?;
     assert_eq!(finished.is_some(), stop_at >= cfg.train.steps);
     read_metrics(&dir.join("run").join(METRICS))
 }

@@ -1,4 +1,4 @@
-//! What every algorithm needs around it: data, threads, a place to be scored, a run directory, and someone who watches.
+//! What every algorithm needs around it: data, threads, a simulator to be scored in, a run directory, an event handler.
 
 use serde_json::{Map, Value, json};
 
@@ -42,8 +42,8 @@ pub struct Session<'a> {
     pub evaluator: Option<Evaluator<'a>>,
     /// Where results go.
     pub run: &'a mut RunDir,
-    /// Told of everything; says whether to go on.
-    pub watch: &'a mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    /// Called with everything that happens; says whether to go on.
+    pub on_event: &'a mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     /// Where the time goes.
     pub timer: PhaseTimer,
     /// Scores of the run so far.
@@ -69,7 +69,7 @@ pub struct Status {
     /// What the last update found.
     pub losses: Losses,
     /// The last rollout and the scoring after it.
-    pub tally: Option<RolloutStats>,
+    pub rollout: Option<RolloutStats>,
     /// Returns so far.
     pub scores: Scores,
     /// Normalised score of the last evaluation.
@@ -88,7 +88,20 @@ pub enum Event<'a> {
     Step(&'a Status),
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
+    /// A session that scores policies nowhere; set [`evaluator`](Self::evaluator) for that.
+    pub fn new(
+        data: &'a Dataset,
+        home: &'a Home,
+        pool: &'a ThreadPool,
+        seed: u64,
+        run: &'a mut RunDir,
+        on_event: &'a mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Self {
+        let timer = PhaseTimer::going_on(run.path());
+        Self { data, home, pool, seed, evaluator: None, run, on_event, timer, scores: Scores::default() }
+    }
+
     /// The stream of random numbers of `name` number `index`. Numbering streams by step is what makes a resumed run
     /// equal to an uninterrupted one.
     pub fn rng(&self, name: &str, index: u64) -> Rng {
@@ -97,11 +110,11 @@ impl Session<'_> {
 
     /// Says something.
     pub fn note(&mut self, line: impl Into<String>) {
-        let _ = (self.watch)(Event::Note(line.into()));
+        let _ = (self.on_event)(Event::Note(line.into()));
     }
 
     /// The dynamics model: found in the cache by content, or fitted.
-    pub fn model(&mut self, cfg: &ModelConfig) -> Result<Ensemble> {
+    pub fn fit_model(&mut self, cfg: &ModelConfig) -> Result<Ensemble> {
         let termination = cfg.termination_for(self.data)?;
         let fit = Fit {
             rows: &self.data.rows,
@@ -109,11 +122,11 @@ impl Session<'_> {
             termination: &termination,
             seed: cfg.seed.unwrap_or(self.seed),
         };
-        let watch = &mut *self.watch;
+        let on_event = &mut *self.on_event;
         let mut progress = |event: FitEvent<'_>| {
             let flow = match event {
-                FitEvent::Note(line) => watch(Event::Note(line)),
-                FitEvent::Step(progress) => watch(Event::Fit(progress)),
+                FitEvent::Note(line) => on_event(Event::Note(line)),
+                FitEvent::Step(progress) => on_event(Event::Fit(progress)),
             };
             match flow {
                 ControlFlow::Continue(()) => Ok(()),
@@ -133,50 +146,74 @@ impl Session<'_> {
         Ok(cached.model)
     }
 
-    /// Who scores imagined steps, if the rule asks anyone, and the rule with its constants fixed from the dataset.
-    pub(super) fn judge(
+    /// The estimator that scores imagined steps; `None` where the rule needs no scores.
+    ///
+    /// # Errors
+    /// As [`UncertaintyConfig::build`].
+    pub fn build_estimator(
         &mut self,
         estimator: &UncertaintyConfig,
-        rule: Pessimism,
+        rule: &Pessimism,
         model: &Ensemble,
-    ) -> Result<(Option<Box<dyn Uncertainty>>, CalibratedRule)> {
-        let rows = &self.data.rows;
-        let (pool, home) = (self.pool.clone(), Some(self.home));
-        let baseline = rule.needs_baseline();
-        let source = BuildContext { data: rows, model: Some(model), pool, seed: self.seed, home, baseline };
-        let built =
-            self.timer.time("index", || rule.needs_scores().then(|| estimator.build(&source)).transpose())?;
-        if let Some(remark) = built.as_deref().and_then(|e| e.remark()) {
-            self.note(remark);
+    ) -> Result<Option<Box<dyn Uncertainty>>> {
+        if !rule.needs_scores() {
+            return Ok(None);
         }
-        let asked = built.as_deref().filter(|_| baseline);
-        let baseline = self.timer.time("index", || asked.map_or(0.0, |e| e.max_loo_score()));
-        Ok((built, rule.calibrate(baseline, &rows.rew)?))
+        let context = BuildContext {
+            data: &self.data.rows,
+            model: Some(model),
+            pool: self.pool.clone(),
+            seed: self.seed,
+            home: Some(self.home),
+            baseline: rule.needs_baseline(),
+        };
+        let built = self.timer.time("index", || estimator.build(&context))?;
+        built.remark().into_iter().for_each(|warning| self.note(warning));
+        Ok(Some(built))
+    }
+
+    /// The rule with its constants fixed from the dataset: ε of Eq. 7, r_max of Eq. 6.
+    ///
+    /// # Errors
+    /// Settings that make no sense.
+    pub fn calibrate(
+        &mut self,
+        rule: Pessimism,
+        estimator: Option<&dyn Uncertainty>,
+    ) -> Result<CalibratedRule> {
+        let asked = estimator.filter(|_| rule.needs_baseline());
+        let largest = self.timer.time("index", || asked.map_or(0.0, |e| e.max_loo_score()));
+        let rule = rule.calibrate(largest, &self.data.rows.rew)?;
+        if let (Some(epsilon), Some(estimator)) = (rule.epsilon(), estimator) {
+            let distance = estimator.distance_of(epsilon).map(|d| format!(", a distance of {d:.3}"));
+            let distance = distance.unwrap_or_default();
+            self.note(format!("rollouts are cut at steps with u > {epsilon:.4}{distance} (Eq. 7)"));
+        }
+        Ok(rule)
     }
 
     /// States of the dataset to start rollouts from, drawn with replacement.
-    pub fn starts(&self, count: usize, rng: &mut Rng) -> Mat {
+    pub fn sample_starts(&self, count: usize, rng: &mut Rng) -> Mat {
         let rows: Vec<usize> = (0..count).map(|_| rng.below(self.data.rows.len())).collect();
         self.data.rows.obs.select(ndarray::Axis(0), &rows)
     }
 
     /// A batch of the dataset's rows, drawn with replacement.
-    pub fn some_rows(&self, count: usize, rng: &mut Rng) -> Batch {
+    pub fn sample_batch(&self, count: usize, rng: &mut Rng) -> Batch {
         let rows: Vec<usize> = (0..count).map(|_| rng.below(self.data.rows.len())).collect();
         self.data.rows.select(&rows)
     }
 
-    /// Scores the policy, where there is a simulator, and records that together with `values`; keeps the best policy.
-    pub fn record(
+    /// Scores the policy, where there is a simulator, and records that together with `metrics`; keeps the best policy.
+    pub(super) fn record(
         &mut self,
         cfg: &TrainConfig,
         status: &mut Status,
         actor: &Actor,
-        values: Map<String, Value>,
+        metrics: Metrics,
     ) -> Result<()> {
-        let mut line = Map::new();
-        line.insert("step".into(), json!(status.step));
-        line.extend(values);
+        let mut line = Map::from_iter([("step".to_string(), json!(status.step))]);
+        line.extend(metrics.0);
         if let Some(evaluator) = self.evaluator {
             let seed = self.rng("evaluate", status.step).bits();
             let found =
@@ -198,13 +235,13 @@ impl Session<'_> {
         self.run.record(Value::Object(line))
     }
 
-    /// Tells the watcher how it stands.
-    pub fn tell(&mut self, status: &Status) -> ControlFlow<()> {
-        (self.watch)(Event::Step(status))
+    /// Tells the event handler how the training stands; its answer says whether to go on.
+    pub fn report_progress(&mut self, status: &Status) -> ControlFlow<()> {
+        (self.on_event)(Event::Step(status))
     }
 
     /// Keeps the state after `step` steps, and how long it has taken.
-    pub fn checkpoint(&mut self, step: u64, mut state: Tensors) -> Result<()> {
+    pub(super) fn checkpoint(&mut self, step: u64, mut state: Tensors) -> Result<()> {
         let or_nan = |x: Option<f64>| x.unwrap_or(f64::NAN);
         state.put_f64("scores", &[or_nan(self.scores.last), or_nan(self.scores.best)]);
         let run = &mut *self.run;
@@ -213,7 +250,7 @@ impl Session<'_> {
     }
 
     /// The newest state of a run of `steps` steps, if any.
-    pub fn resume(&mut self, steps: u64) -> Result<Option<(u64, Tensors)>> {
+    pub(super) fn resume(&mut self, steps: u64) -> Result<Option<(u64, Tensors)>> {
         let found = self.run.resume()?;
         for note in self.run.take_notes() {
             self.note(note);
@@ -231,20 +268,31 @@ impl Session<'_> {
     }
 
     /// Writes the finished policy.
-    pub fn finish(&mut self, actor: &Actor) -> Result<()> {
+    pub(super) fn write_policy(&mut self, actor: &Actor) -> Result<()> {
         self.run.write("policy.safetensors", &actor.to_policy().to_bytes()?)?;
         self.run.write("policy.onnx", &crate::export::onnx(actor)?)?;
         Ok(())
     }
 }
 
-/// What rollouts did, under the names every algorithm's metrics have for it.
-pub(super) fn record_tally(tally: &RolloutStats, put: &mut dyn FnMut(&str, Value)) {
-    put("imagined", json!(tally.imagined));
-    put("guarded", json!(tally.guarded));
-    put("terminated", json!(tally.terminated));
-    put("exploded", json!(tally.exploded));
-    put("u_mean", json!(tally.mean_score()));
-    put("u_max", json!((tally.scored > 0).then_some(tally.score_max)));
-    put("scored", json!(tally.scored));
+/// Named numbers of one evaluation, in the order in which they are put.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics(Map<String, Value>);
+
+impl Metrics {
+    /// Adds a number, or replaces the one of that name.
+    pub fn put(&mut self, name: &str, value: Value) {
+        self.0.insert(name.into(), value);
+    }
+
+    /// Adds what rollouts did, under the names that every algorithm's metrics have for it.
+    pub fn put_rollout(&mut self, stats: &RolloutStats) {
+        self.put("imagined", json!(stats.imagined));
+        self.put("truncated", json!(stats.truncated));
+        self.put("terminated", json!(stats.terminated));
+        self.put("non_finite", json!(stats.non_finite));
+        self.put("u_mean", json!(stats.mean_score()));
+        self.put("u_max", json!((stats.scored > 0).then_some(stats.score_max)));
+        self.put("scored", json!(stats.scored));
+    }
 }

@@ -3,14 +3,16 @@
 
 use ndarray::Axis;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use super::config::{ModelConfig, TrainConfig, check_estimator};
-use super::session::{Event, Session, Status, record_tally};
+use super::Algorithm;
+use super::config::{ModelConfig, TrainConfig, validate_estimator};
+use super::session::{Event, Metrics, Session, Status};
+use super::train_loop::{Checkpoint, TrainLoop};
 use crate::batch::{Batch, Mat};
 use crate::data::Dataset;
 use crate::dynamics::Ensemble;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 use crate::nn::Tensors;
 use crate::npg::{
     Baseline, Bootstrap, GaussianPolicy, Improvement, NpgConfig, Path, Standard, advantages, clone_behaviour,
@@ -19,7 +21,7 @@ use crate::npg::{
 use crate::pessimism::{CalibratedRule, Pessimism};
 use crate::rng::Rng;
 use crate::rollout::{ModelRollout, RolloutStats, join};
-use crate::run::ControlFlow;
+use crate::sac::{Actor, Losses};
 use crate::uncertainty::{PairwiseConfig, Uncertainty, UncertaintyConfig};
 
 /// Settings of MOReL. In `train`, a step is an iteration of planning, and a batch is one of cloning and of the baseline.
@@ -102,141 +104,128 @@ pub enum Starts {
     Any,
 }
 
-impl MorelConfig {
-    /// Says what is wrong with the values, if anything.
-    pub fn check(&self) -> Result<()> {
-        self.train.check()?;
+impl Algorithm for MorelConfig {
+    fn validate(&self) -> Result<()> {
+        self.train.validate()?;
         self.npg.check()?;
         self.model.ensemble.check()?;
         if self.plan.starts == 0 || self.plan.horizon == 0 {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "plan: wanted starts and a horizon of at least 1, found {} and {}",
-                self.plan.starts, self.plan.horizon
-            )));
+                self.plan.starts,
+                self.plan.horizon
+            ));
         }
         match self.pessimism {
-            Pessimism::Penalize { .. } => Err(Error::Invalid(
+            Pessimism::Penalize { .. } => Err(invalid!(
                 "pessimism: wanted halt, truncate or ignore, found penalize; MOReL stops where it is unsure, \
                  `mopo` takes penalties"
-                    .into(),
             )),
             rule => rule.check(),
         }
     }
 
-    /// Says what these data cannot serve, if anything, before a model is fitted to them.
-    pub fn check_for(&self, data: &Dataset) -> Result<()> {
-        self.model.check_for(data)?;
-        check_estimator(&self.uncertainty, &self.pessimism, &self.model, data.rows.len())
+    fn validate_for(&self, data: &Dataset) -> Result<()> {
+        self.model.validate_for(data)?;
+        validate_estimator(&self.uncertainty, &self.pessimism, &self.model, data.rows.len())
+    }
+
+    fn train_config(&self) -> &TrainConfig {
+        &self.train
+    }
+
+    fn model_config(&self) -> Option<&ModelConfig> {
+        Some(&self.model)
+    }
+
+    fn run(&self, session: &mut Session<'_>) -> Result<Option<Actor>> {
+        let mut model = session.fit_model(&self.model)?; // line 1: learn the dynamics
+        let estimator = session.build_estimator(&self.uncertainty, &self.pessimism, &model)?;
+        let rule = session.calibrate(self.pessimism, estimator.as_deref())?; // line 2: where the model is known
+        model.deterministic = self.plan.deterministic;
+        let models = match self.plan.each_member {
+            true => model.elites().iter().map(|&member| model.clone().with_members(vec![member])).collect(),
+            false => vec![model],
+        };
+        let world = PessimisticModel { models, estimator: estimator.as_deref(), rule };
+        let mut learner = Learner::new(self, session);
+        let mut train = TrainLoop::start(session, &self.train, 1, &mut learner)?.poll_every_step();
+        if !train.is_resumed() {
+            learner.clone_data(self, train.session)?; // line 3: π ← imitation of the data
+        }
+        while let Some(step) = train.next(&learner)? {
+            let plan = imagine(self, train.session, &world, &learner.policy, step.index)?; // line 5: trajectories, halted
+            let found = learner.learn(self, train.session, &plan, step.index)?; // line 6: natural gradient
+            train.status.rollout = Some(plan.stats.clone());
+            if train.finish_step(found.losses(&learner.policy)) {
+                let metrics = metrics(&found, &plan, &learner.policy, &world.rule);
+                train.evaluate(&learner.policy.to_actor()?, metrics)?;
+            }
+        }
+        let actor = learner.policy.to_actor()?;
+        Ok(train.finish(&actor)?.then_some(actor))
     }
 }
 
-/// Policy and baseline: what planning improves.
+/// Policy and baseline: what planning improves, and what a checkpoint keeps.
 struct Learner {
     policy: GaussianPolicy,
     baseline: Baseline,
 }
 
 /// Trajectories of one iteration.
-struct Plan {
+struct ImaginedPaths {
     rows: Batch,
     paths: Vec<Path>,
     /// Steps since the start, row by row.
     time: Vec<u32>,
-    tally: RolloutStats,
+    stats: RolloutStats,
 }
 
-/// The world as planning sees it.
-struct World<'a> {
+/// The model as planning sees it: cut where it is not known.
+struct PessimisticModel<'a> {
     /// A model for each member that leads trajectories, or one in which every step draws a member.
     models: Vec<Ensemble>,
     estimator: Option<&'a dyn Uncertainty>,
-    guard: CalibratedRule,
-}
-
-/// Trains to the end, or until the watcher stops it; `None` then.
-pub fn train(cfg: &MorelConfig, session: &mut Session<'_>) -> Result<Option<GaussianPolicy>> {
-    cfg.check()?;
-    cfg.check_for(session.data)?;
-    let mut model = session.model(&cfg.model)?; // line 1: learn the dynamics
-    let (estimator, guard) = session.judge(&cfg.uncertainty, cfg.pessimism, &model)?; // line 2: where the model is known
-    if let Some(epsilon) = guard.epsilon() {
-        session.note(format!("trajectories end where u > {epsilon:.4} (Eq. 7)"));
-    }
-    model.deterministic = cfg.plan.deterministic;
-    let models = match cfg.plan.each_member {
-        true => model.elites().iter().map(|&member| model.clone().with_members(vec![member])).collect(),
-        false => vec![model],
-    };
-    let world = World { models, estimator: estimator.as_deref(), guard };
-    let mut learner = Learner::new(cfg, session);
-    let mut status = Status { steps: cfg.train.steps, ..Status::default() };
-    match session.resume(cfg.train.steps)? {
-        Some((step, state)) => {
-            status.step = step;
-            learner.load(&state)?;
-        }
-        None => learner.clone_data(cfg, session)?, // line 3: π ← imitation of the data
-    }
-    while status.step < cfg.train.steps {
-        if session.tell(&status) == ControlFlow::Break(()) {
-            session.checkpoint(status.step, learner.save())?;
-            return Ok(None);
-        }
-        let plan = imagine(cfg, session, &world, &learner.policy, status.step)?; // line 5: trajectories, halted
-        let found = learner.learn(cfg, session, &plan, &mut status)?; // line 6: natural gradient
-        status.step += 1;
-        let last = status.step == cfg.train.steps;
-        if status.step.is_multiple_of(cfg.train.evaluate_every) || last {
-            let values = findings(&found, &plan, &learner.policy, &world.guard);
-            session.record(&cfg.train, &mut status, &learner.policy.to_actor()?, values)?;
-        }
-        if status.step.is_multiple_of(cfg.train.checkpoint_every) || last {
-            session.checkpoint(status.step, learner.save())?;
-        }
-    }
-    let _ = session.tell(&status);
-    session.finish(&learner.policy.to_actor()?)?;
-    Ok(Some(learner.policy))
+    rule: CalibratedRule,
 }
 
 /// Rolls the policy out in every member's world, from the same states.
 fn imagine(
     cfg: &MorelConfig,
     session: &mut Session<'_>,
-    world: &World<'_>,
+    world: &PessimisticModel<'_>,
     policy: &GaussianPolicy,
     step: u64,
-) -> Result<Plan> {
+) -> Result<ImaginedPaths> {
     let each = if cfg.plan.each_member { 1 } else { world.models[0].elites().len() };
     let start = starts(session, cfg.plan.from, cfg.plan.starts * each, &mut session.rng("start", step));
-    let (mut parts, mut all, mut rows, mut tally) = (Vec::new(), Vec::new(), 0u32, RolloutStats::default());
+    let (mut parts, mut all, mut time) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut rows, mut stats) = (0u32, RolloutStats::default());
     for (i, model) in world.models.iter().enumerate() {
-        let (pool, guard) = (session.pool, world.guard.clone());
-        let mut dream = ModelRollout { model, estimator: world.estimator, guard, pool };
+        let (pool, rule) = (session.pool, world.rule.clone());
+        let mut in_model = ModelRollout { model, estimator: world.estimator, rule, pool };
         let mut rng = session.rng("plan", step * world.models.len() as u64 + i as u64);
         let horizon = cfg.plan.horizon;
         let rollout =
-            session.timer.time("rollout", || dream.rollout(policy, start.clone(), horizon, &mut rng))?;
+            session.timer.time("rollout", || in_model.run(policy, start.clone(), horizon, &mut rng))?;
         let mut found = paths(&rollout.start, |row| rollout.rows.done[row], horizon);
         found.iter_mut().flat_map(|path| &mut path.rows).for_each(|row| *row += rows);
         all.extend(found);
         rows += rollout.rows.len() as u32;
-        tally.add(&rollout.tally);
+        stats.add(&rollout.stats);
+        time.extend(rollout.depth);
         parts.push(rollout.rows);
     }
     if rows == 0 {
-        return Err(Error::Invalid(format!(
-            "planning: not one of {} imagined steps was kept ({} exploded); raise pessimism.alpha, or fit the \
+        return Err(invalid!(
+            "planning: not one of {} imagined steps was kept ({} were not finite); raise pessimism.alpha, or fit the \
              model longer",
-            tally.imagined, tally.exploded
-        )));
+            stats.imagined,
+            stats.non_finite
+        ));
     }
-    let mut time = vec![0; rows as usize];
-    for path in &all {
-        path.rows.iter().zip(0..).for_each(|(&row, t)| time[row as usize] = t);
-    }
-    Ok(Plan { rows: join(parts, policy.obs_dim(), policy.act_dim()), paths: all, time, tally })
+    Ok(ImaginedPaths { rows: join(parts, policy.obs_dim(), policy.act_dim()), paths: all, time, stats })
 }
 
 /// States to start from, drawn with replacement.
@@ -274,10 +263,10 @@ impl Learner {
         }
         let (data, pool, mut rng) = (&session.data.rows, session.pool, session.rng("clone", 0));
         let status = Status { steps: cfg.train.steps, ..Status::default() };
-        let (watch, mut batches) = (&mut *session.watch, 0u64);
+        let (on_event, mut batches) = (&mut *session.on_event, 0u64);
         let mut tick = || {
             batches += 1;
-            let stop = batches.is_multiple_of(100) && watch(Event::Step(&status)) == ControlFlow::Break(());
+            let stop = batches.is_multiple_of(100) && on_event(Event::Step(&status)).is_break();
             if stop { Err(Error::Stopped) } else { Ok(()) }
         };
         let (policy, batch) = (&mut self.policy, cfg.train.batch);
@@ -293,8 +282,8 @@ impl Learner {
         &mut self,
         cfg: &MorelConfig,
         session: &mut Session<'_>,
-        plan: &Plan,
-        status: &mut Status,
+        plan: &ImaginedPaths,
+        step: u64,
     ) -> Result<Found> {
         let (npg, pool) = (&cfg.npg, session.pool);
         let rewards = plan.rows.rew.as_slice().expect("a batch is contiguous");
@@ -304,27 +293,22 @@ impl Learner {
             advantages(&plan.paths, rewards, &values, (npg.gamma, npg.lambda), cfg.plan.bootstrap);
         whiten(&mut advantage);
         let (obs, act) = (&plan.rows.obs, &plan.rows.act);
-        let step = session.timer.time("npg", || improve(npg, policy, pool, obs, act, &advantage))?;
+        let improvement = session.timer.time("npg", || improve(npg, policy, pool, obs, act, &advantage))?;
         let targets = returns(&plan.paths, rewards, npg.gamma);
-        let (batch, mut rng) = (cfg.train.batch, session.rng("baseline", status.step));
+        let (batch, mut rng) = (cfg.train.batch, session.rng("baseline", step));
         let value_error = session
             .timer
             .time("baseline", || baseline.fit(pool, obs, &plan.time, &targets, batch, &mut rng))?;
         let imagined_return =
             plan.rows.rew.iter().map(|&r| f64::from(r)).sum::<f64>() / plan.paths.len() as f64;
-        status.losses.critic = value_error;
-        status.losses.actor = -step.surrogate;
-        status.losses.q = imagined_return;
-        status.losses.entropy = policy.entropy();
-        status.tally = Some(plan.tally.clone());
-        Ok(Found { step, value_error, imagined_return })
+        Ok(Found { step: improvement, value_error, imagined_return })
     }
+}
 
-    fn save(&self) -> Tensors {
-        let mut out = Tensors::default();
+impl Checkpoint for Learner {
+    fn save(&self, out: &mut Tensors) {
         out.put_all("policy", self.policy.save());
         out.put_all("baseline", self.baseline.save());
-        out
     }
 
     fn load(&mut self, from: &Tensors) -> Result<()> {
@@ -340,28 +324,33 @@ struct Found {
     imagined_return: f64,
 }
 
-fn findings(
-    found: &Found,
-    plan: &Plan,
-    policy: &GaussianPolicy,
-    guard: &CalibratedRule,
-) -> Map<String, Value> {
-    let mut values = Map::new();
-    let mut put = |name: &str, value: Value| drop(values.insert(name.into(), value));
-    let (tally, count) = (&plan.tally, plan.paths.len() as f64);
-    put("surrogate", json!(found.step.surrogate));
-    put("kl", json!(found.step.kl));
-    put("gradient", json!(found.step.gradient));
-    put("step_length", json!(found.step.step));
-    put("entropy", json!(policy.entropy()));
-    put("value_error", json!(found.value_error));
-    put("imagined_return", json!(found.imagined_return));
-    put("path_length", json!(plan.rows.len() as f64 / count));
-    put("halted", json!(tally.guarded as f64 / count));
-    record_tally(tally, &mut put);
-    if let Some(epsilon) = guard.epsilon() {
-        put("epsilon", json!(epsilon));
-        put("reward_range", json!(guard.reward_range()));
+impl Found {
+    fn losses(&self, policy: &GaussianPolicy) -> Losses {
+        Losses {
+            critic: self.value_error,
+            actor: -self.step.surrogate,
+            q: self.imagined_return,
+            entropy: policy.entropy(),
+            alpha: 0.0,
+        }
     }
-    values
+}
+
+fn metrics(found: &Found, plan: &ImaginedPaths, policy: &GaussianPolicy, rule: &CalibratedRule) -> Metrics {
+    let (mut metrics, count) = (Metrics::default(), plan.paths.len() as f64);
+    metrics.put("surrogate", json!(found.step.surrogate));
+    metrics.put("kl", json!(found.step.kl));
+    metrics.put("gradient", json!(found.step.gradient));
+    metrics.put("step_length", json!(found.step.step));
+    metrics.put("entropy", json!(policy.entropy()));
+    metrics.put("value_error", json!(found.value_error));
+    metrics.put("imagined_return", json!(found.imagined_return));
+    metrics.put("path_length", json!(plan.rows.len() as f64 / count));
+    metrics.put("halted", json!(plan.stats.truncated as f64 / count));
+    metrics.put_rollout(&plan.stats);
+    if let Some(epsilon) = rule.epsilon() {
+        metrics.put("epsilon", json!(epsilon));
+        metrics.put("reward_range", json!(rule.reward_range()));
+    }
+    metrics
 }

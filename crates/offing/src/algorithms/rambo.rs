@@ -7,18 +7,19 @@
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::Algorithm;
 use super::config::{ModelConfig, RolloutConfig, TrainConfig};
-use super::practice::{Course, Lesson, Method, Mixed, practise};
+use super::sac_learner::SacLearner;
 use super::session::{Session, Status};
+use super::train_loop::{Checkpoint, TrainLoop};
 use crate::batch::{Batch, Mat};
 use crate::dynamics::{Adversary, AdversaryConfig, AdversaryLosses, Ensemble};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 use crate::nn::{Tensors, ThreadPool, Weights};
 use crate::rollout::ModelRollout;
-use crate::run::ControlFlow;
-use crate::sac::{Actor, Cloner, Losses, Objective, Sac, SacConfig};
+use crate::sac::{Actor, Cloner, Objective, Sac, SacConfig};
 
 /// Settings of RAMBO.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -78,12 +79,12 @@ impl Default for Cloning {
     }
 }
 
-impl RamboConfig {
-    /// Says what is wrong with the values, if anything.
-    pub fn check(&self) -> Result<()> {
-        self.train.check()?;
-        self.rollout.check()?;
+impl Algorithm for RamboConfig {
+    fn validate(&self) -> Result<()> {
+        self.train.validate()?;
+        self.rollout.validate()?;
         self.model.ensemble.check()?;
+        self.sac.check()?;
         let (opponent, cloning) = (&self.adversary, &self.cloning);
         for (name, value, least) in [
             ("adversary.lambda", opponent.lambda, 0.0),
@@ -92,21 +93,60 @@ impl RamboConfig {
             ("cloning.batch", cloning.batch as f64, 1.0),
         ] {
             if !(value >= least && value.is_finite()) {
-                return Err(Error::Invalid(format!("{name}: wanted a number from {least}, found {value}")));
+                return Err(invalid!("{name}: wanted a number from {least}, found {value}"));
             }
         }
         if !(cloning.lr > 0.0 && cloning.lr.is_finite()) {
-            return Err(Error::Invalid(format!(
-                "cloning.lr: wanted a positive number, found {}",
-                cloning.lr
-            )));
+            return Err(invalid!("cloning.lr: wanted a positive number, found {}", cloning.lr));
         }
         self.clone().resolved().adversary.step.check(self.model.ensemble.hidden.len() + 1)
     }
 
-    /// The same with everything that follows from other values filled in: the adversary's weight decay is the ensemble's
-    /// where none is given.
-    pub fn resolved(mut self) -> Self {
+    fn train_config(&self) -> &TrainConfig {
+        &self.train
+    }
+
+    fn model_config(&self) -> Option<&ModelConfig> {
+        Some(&self.model)
+    }
+
+    fn rollout_config(&self) -> Option<&RolloutConfig> {
+        Some(&self.rollout)
+    }
+
+    fn run(&self, session: &mut Session<'_>) -> Result<Option<Actor>> {
+        let cfg = &self.clone().resolved();
+        let model = session.fit_model(&cfg.model)?;
+        let adversary = model.adversary(&cfg.adversary.step)?;
+        let learner = SacLearner::new(session, &cfg.sac, &cfg.rollout, (cfg.train.steps, cfg.train.batch))?;
+        let mut state = State { learner, model, adversary, found: AdversaryLosses::default() };
+        let mut train = TrainLoop::start(session, &cfg.train, cfg.rollout.every, &mut state)?;
+        if !train.is_resumed() {
+            clone_data(&cfg.cloning, train.session, &mut state.learner.agent)?; // π ← imitation of the data
+        }
+        while let Some(step) = train.next(&state)? {
+            if step.starts_block {
+                let mut rollout = ModelRollout::without_rule(&state.model, train.session.pool);
+                state.learner.rollout(&mut train, &mut rollout, step)?;
+            }
+            state.learner.sample(train.session, step);
+            let losses = state.learner.update(train.session, step)?;
+            if train.finish_step(losses) {
+                let mut metrics = state.learner.metrics(&losses);
+                metrics.put("model_nll", json!(state.found.nll));
+                metrics.put("model_adversarial", json!(state.found.adversarial));
+                train.evaluate(&state.learner.agent.actor, metrics)?;
+            }
+            if step.ends_block() {
+                state.turn_model(cfg, train.session, step.block_start..step.block_end)?; // the adversary's turn
+            }
+        }
+        let actor = state.learner.agent.actor;
+        Ok(train.finish(&actor)?.then_some(actor))
+    }
+
+    /// The adversary's weight decay is the ensemble's where none is given.
+    fn resolved(mut self) -> Self {
         if self.adversary.step.decay.is_empty() {
             self.adversary.step.decay.clone_from(&self.model.ensemble.decay);
         }
@@ -114,65 +154,42 @@ impl RamboConfig {
     }
 }
 
-/// Trains to the end, or until the watcher stops it; `None` then.
-pub fn train(cfg: &RamboConfig, session: &mut Session<'_>) -> Result<Option<Sac>> {
-    cfg.check()?;
-    let cfg = &cfg.clone().resolved();
-    let model = session.model(&cfg.model)?;
-    let adversary = model.adversary(&cfg.adversary.step)?;
-    let mut rambo = Rambo { cfg, model, adversary, found: AdversaryLosses::default() };
-    let course = Course { train: &cfg.train, rollout: &cfg.rollout, sac: &cfg.sac };
-    practise(&mut rambo, course, session)
+/// Clones the data into the actor, which starts with fresh moments.
+fn clone_data(cfg: &Cloning, session: &mut Session<'_>, agent: &mut Sac) -> Result<()> {
+    let Cloning { steps, batch, lr, objective } = *cfg;
+    if steps == 0 {
+        return Ok(());
+    }
+    session.note(format!("cloning the dataset for {steps} steps"));
+    let mut clone: Actor = agent.actor.clone();
+    let mut cloner = Cloner::new(objective, lr);
+    let mut status = Status::default();
+    for step in 0..steps {
+        let rows = session.sample_batch(batch, &mut session.rng("clone", step));
+        let pool = session.pool;
+        status.losses.actor = session.timer.time("cloning", || cloner.step(&mut clone, pool, &rows))?;
+        if step.is_multiple_of(100) && session.report_progress(&status).is_break() {
+            return Err(Error::Stopped);
+        }
+    }
+    agent.actor = Actor::from_policy(&clone.to_policy())?;
+    Ok(())
 }
 
-struct Rambo<'a> {
-    cfg: &'a RamboConfig,
+/// What a checkpoint keeps.
+struct State {
+    learner: SacLearner,
     model: Ensemble,
     adversary: Adversary,
     /// What the last model step found.
     found: AdversaryLosses,
 }
 
-impl Method for Rambo<'_> {
-    /// π starts as a clone of the data, with fresh moments.
-    fn begin(&mut self, session: &mut Session<'_>, agent: &mut Sac) -> Result<()> {
-        let Cloning { steps, batch, lr, objective } = self.cfg.cloning;
-        if steps == 0 {
-            return Ok(());
-        }
-        session.note(format!("cloning the dataset for {steps} steps"));
-        let mut clone: Actor = agent.actor.clone();
-        let mut cloner = Cloner::new(objective, lr);
-        let mut status = Status::default();
-        for step in 0..steps {
-            let rows = session.some_rows(batch, &mut session.rng("clone", step));
-            let pool = session.pool;
-            let loss = session.timer.time("cloning", || cloner.step(&mut clone, pool, &rows))?;
-            if step.is_multiple_of(100) {
-                status.losses.actor = loss;
-                if session.tell(&status) == ControlFlow::Break(()) {
-                    return Err(Error::Stopped);
-                }
-            }
-        }
-        agent.actor = Actor::from_policy(&clone.to_policy())?;
-        Ok(())
-    }
-
-    fn imagine(&mut self, session: &mut Session<'_>, agent: &Sac, lesson: &mut Lesson<'_>) -> Result<()> {
-        let mut dream = ModelRollout::without_rule(&self.model, session.pool);
-        lesson.status.tally = Some(lesson.rollout(&mut dream, session, agent)?);
-        Ok(())
-    }
-
-    fn update(&mut self, session: &mut Session<'_>, agent: &mut Sac, mixed: &mut Mixed) -> Result<Losses> {
-        let mut rng = session.rng("sac", mixed.step);
-        session.timer.time("sac", || agent.update(&mixed.batch, &mut rng))
-    }
-
-    /// The model's turn: short rollouts of the policy, a step of the model at each of theirs.
-    fn reflect(&mut self, session: &mut Session<'_>, agent: &Sac, steps: Range<u64>) -> Result<()> {
-        let opponent = &self.cfg.adversary;
+impl State {
+    /// The model's steps against the policy after the gradient steps `steps`: short rollouts of the policy, a step of the
+    /// model at each of theirs.
+    fn turn_model(&mut self, cfg: &RamboConfig, session: &mut Session<'_>, steps: Range<u64>) -> Result<()> {
+        let (opponent, agent) = (&cfg.adversary, &self.learner.agent);
         if opponent.lambda == 0.0 {
             return Ok(());
         }
@@ -181,37 +198,35 @@ impl Method for Rambo<'_> {
         let first = count(steps.start);
         for turn in first..count(steps.end) {
             let mut rng = session.rng("adversary", turn);
-            if (turn - first).is_multiple_of(self.cfg.rollout.length as u64) || obs.nrows() == 0 {
-                obs = session.starts(opponent.batch, &mut rng);
+            if (turn - first).is_multiple_of(cfg.rollout.length as u64) || obs.nrows() == 0 {
+                obs = session.sample_starts(opponent.batch, &mut rng);
             }
-            let real = session.some_rows(opponent.batch, &mut rng);
-            let (pool, gamma) = (session.pool, self.cfg.sac.gamma as f32);
+            let real = session.sample_batch(opponent.batch, &mut rng);
+            let (pool, gamma) = (session.pool, cfg.sac.gamma as f32);
             let (model, adversary) = (&mut self.model, &mut self.adversary);
-            let started = std::mem::take(&mut obs);
-            let (found, next) = session.timer.time("adversary", || {
-                let dreamt =
-                    ModelRollout::without_rule(model, pool).rollout(&agent.actor, started, 1, &mut rng)?;
-                let advantage = advantage(agent, pool, &dreamt.rows, gamma);
-                let found = adversary.step(model, &dreamt.rows, &advantage, opponent.lambda, &real)?;
-                Ok::<_, Error>((found, dreamt.rows.next_obs)) // rows that ended go on, as in the authors' code
+            let start = std::mem::take(&mut obs);
+            (self.found, obs) = session.timer.time("adversary", || {
+                let rollout =
+                    ModelRollout::without_rule(model, pool).run(&agent.actor, start, 1, &mut rng)?;
+                let advantage = advantage(agent, pool, &rollout.rows, gamma);
+                let found = adversary.step(model, &rollout.rows, &advantage, opponent.lambda, &real)?;
+                Ok::<_, Error>((found, rollout.rows.next_obs)) // rows that ended go on, as in the authors' code
             })?;
-            (self.found, obs) = (found, next);
         }
         Ok(())
     }
+}
 
-    fn findings(&self, put: &mut dyn FnMut(&str, Value)) {
-        put("model_nll", json!(self.found.nll));
-        put("model_adversarial", json!(self.found.adversarial));
-    }
-
+impl Checkpoint for State {
     fn save(&self, out: &mut Tensors) {
+        self.learner.save(out);
         out.put_all("model", self.model.save());
         out.put_all("opponent", self.adversary.save());
         out.put_f64("found", &[self.found.nll, self.found.adversarial]);
     }
 
     fn load(&mut self, from: &Tensors) -> Result<()> {
+        self.learner.load(from)?;
         self.model.restore(&from.under("model"))?;
         self.adversary.load(&from.under("opponent"))?;
         let found = from.f64("found", 2)?;

@@ -14,12 +14,13 @@ use crate::nn::ThreadPool;
 use crate::pessimism::{Normaliser, Pessimism};
 use crate::policy::Policy;
 use crate::rng::Rng;
-use crate::run::{ControlFlow, METRICS, PhaseTimer, RunDir, read_metrics};
-use crate::sac::{Sac, SacConfig};
+use crate::run::{ControlFlow, METRICS, RunDir, read_metrics};
+use crate::sac::SacConfig;
 use crate::uncertainty::{BellmanStdConfig, UncertaintyConfig};
 use combo::{ComboConfig, Conservative};
+use mobile::MobileConfig;
+use model_based_sac::ModelBasedSacConfig;
 use rambo::{Cloning, Opponent, RamboConfig};
-use recipe::RecipeConfig;
 
 /// Steers to the middle half the time, and anywhere the other half.
 struct Clumsy;
@@ -64,8 +65,8 @@ pub(super) fn world() -> ModelConfig {
     ModelConfig { ensemble, seed: None, termination: Some(termination) }
 }
 
-fn small(pessimism: Pessimism, estimator: &str, steps: u64) -> RecipeConfig {
-    RecipeConfig {
+fn small(pessimism: Pessimism, estimator: &str, steps: u64) -> ModelBasedSacConfig {
+    ModelBasedSacConfig {
         train: TrainConfig {
             steps,
             batch: 128,
@@ -99,37 +100,44 @@ fn penalise() -> Pessimism {
     Pessimism::Penalize { lambda: 1.0, normaliser: Normaliser::Dataset, reward_range: None }
 }
 
-/// Trains a recipe in `dir` until `stop_at`; the return of each evaluation.
-fn train(cfg: &RecipeConfig, data: &Dataset, dir: &Path, threads: usize, stop_at: u64) -> Vec<f64> {
-    train_by(&|session| recipe::train(cfg, session), data, dir, threads, stop_at)
+/// Trains in `dir` until `stop_at`; the return of each evaluation.
+fn train_mopo(
+    cfg: &ModelBasedSacConfig,
+    data: &Dataset,
+    dir: &Path,
+    threads: usize,
+    stop_at: u64,
+) -> Vec<f64> {
+    train_by(cfg, data, dir, threads, stop_at)
 }
 
-type Algorithm<'a> = dyn Fn(&mut Session<'_>) -> Result<Option<Sac>> + 'a;
-
 /// Trains by any algorithm.
-fn train_by(algorithm: &Algorithm<'_>, data: &Dataset, dir: &Path, threads: usize, stop_at: u64) -> Vec<f64> {
+fn train_by(algorithm: &dyn Algorithm, data: &Dataset, dir: &Path, threads: usize, stop_at: u64) -> Vec<f64> {
+    let home = dir.join("home");
+    in_session(data, (&home, dir), threads, stop_at, |session| train(algorithm, session)).unwrap();
+    let records = read_metrics(&dir.join("run").join(METRICS)).unwrap_or_default();
+    records.iter().map(|r| r["return"].as_f64().unwrap()).collect()
+}
+
+/// Runs `work` in a session of a run in `dir` that stops at step `stop_at`; models are cached in `home`.
+pub(super) fn in_session<T>(
+    data: &Dataset,
+    (home, dir): (&Path, &Path),
+    threads: usize,
+    stop_at: u64,
+    work: impl FnOnce(&mut Session<'_>) -> Result<T>,
+) -> Result<T> {
     let envs = EnvPool::new(&new_env);
-    let (home, pool) = (Home::new(dir.join("home")), ThreadPool::new(threads));
-    let mut run = RunDir::open_or_create(&dir.join("run"), "test").unwrap();
+    let (home, pool) = (Home::new(home), ThreadPool::new(threads));
+    let mut run = RunDir::open_or_create(&dir.join("run"), "test")?;
     let mut stop = false;
-    let mut watch = |event: Event<'_>| {
+    let mut on_event = |event: Event<'_>| {
         stop |= matches!(event, Event::Step(status) if status.step >= stop_at);
         if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let mut session = Session {
-        data,
-        home: &home,
-        pool: &pool,
-        seed: 1,
-        evaluator: Some(Evaluator { envs: &envs, reference: None }),
-        run: &mut run,
-        watch: &mut watch,
-        timer: PhaseTimer::default(),
-        scores: Default::default(),
-    };
-    algorithm(&mut session).unwrap();
-    let records = read_metrics(&dir.join("run").join(METRICS)).unwrap_or_default();
-    records.iter().map(|r| r["return"].as_f64().unwrap()).collect()
+    let mut session = Session::new(data, &home, &pool, 1, &mut run, &mut on_event);
+    session.evaluator = Some(Evaluator { envs: &envs, reference: None });
+    work(&mut session)
 }
 
 #[test]
@@ -139,7 +147,7 @@ fn mopo_amorel_and_morel_with_sumo_beat_the_behaviour_policy() {
     for rule in [penalise(), Pessimism::Truncate { alpha: 1.0 }, Pessimism::Halt { alpha: 1.0, penalty: 5.0 }]
     {
         let dir = tempfile::tempdir().unwrap();
-        let returns = train(&small(rule, "sumo", 4000), &data, dir.path(), 2, u64::MAX);
+        let returns = train_mopo(&small(rule, "sumo", 4000), &data, dir.path(), 2, u64::MAX);
         assert!(returns[3] > behaviour + 5.0, "{rule:?}: {returns:?} against {behaviour}");
     }
 }
@@ -158,9 +166,9 @@ fn a_stopped_and_resumed_run_equals_an_uninterrupted_one_on_any_number_of_thread
     for (rule, estimator) in [(penalise(), "sumo"), (Pessimism::Truncate { alpha: 1.0 }, "pairwise")] {
         let cfg = small(rule, estimator, 600);
         let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        train(&cfg, &data, whole.path(), 1, u64::MAX);
+        train_mopo(&cfg, &data, whole.path(), 1, u64::MAX);
         for stop_at in [140, 300, 320, u64::MAX] {
-            train(&cfg, &data, parts.path(), 2, stop_at);
+            train_mopo(&cfg, &data, parts.path(), 2, stop_at);
         }
         assert!(outcome(whole.path()) == outcome(parts.path()), "{rule:?}");
     }
@@ -172,14 +180,14 @@ fn a_running_maximum_survives_a_resume() {
     let rule = Pessimism::Penalize { lambda: 1.0, normaliser: Normaliser::Running, reward_range: Some(1.0) };
     let cfg = small(rule, "sumo", 400);
     let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    train(&cfg, &data, whole.path(), 1, u64::MAX);
+    train_mopo(&cfg, &data, whole.path(), 1, u64::MAX);
     for stop_at in [100, 130, u64::MAX] {
-        train(&cfg, &data, parts.path(), 1, stop_at);
+        train_mopo(&cfg, &data, parts.path(), 1, stop_at);
     }
     assert!(outcome(whole.path()) == outcome(parts.path()));
 }
 
-fn mobile_config(steps: u64) -> RecipeConfig {
+fn mobile_config(steps: u64) -> ModelBasedSacConfig {
     let rule = Pessimism::Penalize { lambda: 0.5, normaliser: Normaliser::None, reward_range: None };
     let mut cfg = small(rule, "bellman-std", steps);
     cfg.uncertainty = UncertaintyConfig::BellmanStd(BellmanStdConfig { samples: 3 });
@@ -188,13 +196,13 @@ fn mobile_config(steps: u64) -> RecipeConfig {
 }
 
 fn combo_config(steps: u64) -> ComboConfig {
-    let RecipeConfig { train, rollout, model, sac, .. } = small(penalise(), "sumo", steps);
+    let ModelBasedSacConfig { train, rollout, model, sac, .. } = small(penalise(), "sumo", steps);
     let conservative = Conservative { beta: 0.1, actions: 3, target: Some(3.0), ..Conservative::default() };
     ComboConfig { train, rollout, model, sac: SacConfig { deterministic_backup: true, ..sac }, conservative }
 }
 
 fn rambo_config(steps: u64) -> RamboConfig {
-    let RecipeConfig { train, rollout, model, sac, .. } = small(penalise(), "sumo", steps);
+    let ModelBasedSacConfig { train, rollout, model, sac, .. } = small(penalise(), "sumo", steps);
     let adversary = Opponent { batch: 64, ratio: 0.2, ..Opponent::default() };
     let cloning = Cloning { steps: 200, lr: 1e-3, ..Cloning::default() };
     RamboConfig { train, rollout, model, sac, adversary, cloning }
@@ -204,12 +212,8 @@ fn rambo_config(steps: u64) -> RamboConfig {
 fn mobile_combo_and_rambo_beat_the_behaviour_policy() {
     let data = data();
     let behaviour = behaviour_return(&data);
-    let (mobile, combo, rambo) = (mobile_config(4000), combo_config(4000), rambo_config(4000));
-    let algorithms: [(&str, &Algorithm<'_>); 3] = [
-        ("mobile", &|session| mobile::train(&mobile, session)),
-        ("combo", &|session| combo::train(&combo, session)),
-        ("rambo", &|session| rambo::train(&rambo, session)),
-    ];
+    let (mobile, combo, rambo) = (MobileConfig(mobile_config(4000)), combo_config(4000), rambo_config(4000));
+    let algorithms: [(&str, &dyn Algorithm); 3] = [("mobile", &mobile), ("combo", &combo), ("rambo", &rambo)];
     for (name, algorithm) in algorithms {
         let dir = tempfile::tempdir().unwrap();
         let returns = train_by(algorithm, &data, dir.path(), 2, u64::MAX);
@@ -220,13 +224,9 @@ fn mobile_combo_and_rambo_beat_the_behaviour_policy() {
 #[test]
 fn mobile_combo_and_rambo_resume_bit_for_bit_on_any_number_of_threads() {
     let data = data();
-    let (mobile, mut combo, rambo) = (mobile_config(400), combo_config(400), rambo_config(400));
-    combo.rollout.actions = Acting::Uniform;
-    let algorithms: [(&str, &Algorithm<'_>); 3] = [
-        ("mobile", &|session| mobile::train(&mobile, session)),
-        ("combo", &|session| combo::train(&combo, session)),
-        ("rambo", &|session| rambo::train(&rambo, session)),
-    ];
+    let (mobile, mut combo, rambo) = (MobileConfig(mobile_config(400)), combo_config(400), rambo_config(400));
+    combo.rollout.actions = RolloutActions::Uniform;
+    let algorithms: [(&str, &dyn Algorithm); 3] = [("mobile", &mobile), ("combo", &combo), ("rambo", &rambo)];
     for (name, algorithm) in algorithms {
         let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         train_by(algorithm, &data, whole.path(), 1, u64::MAX);
@@ -242,17 +242,15 @@ fn mobile_with_sumo_is_the_recipe_and_with_its_own_score_refuses_a_normaliser() 
     let data = data();
     let cfg = small(penalise(), "sumo", 200);
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    train(&cfg, &data, one.path(), 1, u64::MAX);
-    train_by(&|session| mobile::train(&cfg, session), &data, other.path(), 1, u64::MAX);
+    train_mopo(&cfg, &data, one.path(), 1, u64::MAX);
+    train_by(&MobileConfig(cfg), &data, other.path(), 1, u64::MAX);
     assert!(outcome(one.path()) == outcome(other.path()));
-    let odd = RecipeConfig { pessimism: penalise(), ..mobile_config(200) };
+    let odd = MobileConfig(ModelBasedSacConfig { pessimism: penalise(), ..mobile_config(200) });
     let dir = tempfile::tempdir().unwrap();
-    let refuse = |session: &mut Session<'_>| {
-        let error = mobile::train(&odd, session).unwrap_err().to_string();
-        assert!(error.contains("normaliser `none`") && !error.contains('\n'), "{error}");
-        Ok(None)
-    };
-    train_by(&refuse, &data, dir.path(), 1, u64::MAX);
+    let error =
+        in_session(&data, (dir.path(), dir.path()), 1, u64::MAX, |session| train(&odd, session)).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("normaliser `none`") && !error.contains('\n'), "{error}");
 }
 
 #[test]
@@ -266,19 +264,19 @@ fn nonsense_settings_are_named() {
         ..RamboConfig::default()
     };
     let mut decays = rambo_config(10);
-    decays.check().unwrap();
+    decays.validate().unwrap();
     assert_eq!(decays.clone().resolved().adversary.step.decay, decays.model.ensemble.decay, "the ensemble's");
     decays.adversary.step.decay = vec![0.1; 5];
     assert_eq!(decays.clone().resolved(), decays, "what is given stays");
-    let far = RecipeConfig {
+    let far = ModelBasedSacConfig {
         pessimism: Pessimism::Penalize { lambda: -1.0, normaliser: Normaliser::Dataset, reward_range: None },
         ..small(penalise(), "sumo", 10)
     };
     for (error, word) in [
-        (combo.check().unwrap_err(), "conservative.temperature"),
-        (rambo.check().unwrap_err(), "adversary.lambda"),
-        (decays.check().unwrap_err(), "adversary.step.decay: wanted 3 numbers"),
-        (far.check().unwrap_err(), "pessimism.lambda"),
+        (combo.validate().unwrap_err(), "conservative.temperature"),
+        (rambo.validate().unwrap_err(), "adversary.lambda"),
+        (decays.validate().unwrap_err(), "adversary.step.decay: wanted 3 numbers"),
+        (far.validate().unwrap_err(), "pessimism.lambda"),
     ] {
         assert!(error.to_string().contains(word), "{error}");
     }
@@ -287,11 +285,11 @@ fn nonsense_settings_are_named() {
 #[test]
 fn what_the_data_cannot_serve_is_said_before_a_model_is_fitted() {
     let data = data();
-    let with = |estimator: &str| RecipeConfig {
+    let with = |estimator: &str| ModelBasedSacConfig {
         uncertainty: serde_json::from_str(estimator).unwrap(),
         ..small(penalise(), "sumo", 10)
     };
-    with(r#"{"kind":"sumo"}"#).check_for(&data).unwrap();
+    with(r#"{"kind":"sumo"}"#).validate_for(&data).unwrap();
     let mut narrow = with(r#"{"kind":"sumo"}"#);
     narrow.model.termination = Some(TerminationConfig::Expression { alive: "obs[9] > 0".into() });
     let mut nameless = with(r#"{"kind":"sumo"}"#);
@@ -306,10 +304,11 @@ fn what_the_data_cannot_serve_is_said_before_a_model_is_fitted() {
         (nameless, "give model.termination.kind"),
         (greedy, "smaller model.ensemble.batch_size"),
     ] {
-        let error = cfg.check_for(&data).unwrap_err().to_string();
+        let error = cfg.validate_for(&data).unwrap_err().to_string();
         assert!(error.contains(word) && !error.contains('\n'), "{error}");
     }
-    let trusting = RecipeConfig { pessimism: Pessimism::Ignore {}, ..with(r#"{"kind":"sumo","k":0}"#) };
-    trusting.check_for(&data).unwrap();
-    assert!(mobile::check_for(&mobile_config(10), &data).is_ok());
+    let trusting =
+        ModelBasedSacConfig { pessimism: Pessimism::Ignore {}, ..with(r#"{"kind":"sumo","k":0}"#) };
+    trusting.validate_for(&data).unwrap();
+    assert!(MobileConfig(mobile_config(10)).validate_for(&data).is_ok());
 }

@@ -1,7 +1,8 @@
 //! What is wrong with a table of settings, in one line that names the key and no type of Rust.
 
-use offing::error::hint;
 use toml::{Table, Value};
+
+use crate::error::hint;
 
 /// Reads a table as the settings that are wanted, to find out whether that works.
 pub(super) type Attempt<'a> = dyn Fn(Table) -> Result<(), toml::de::Error> + 'a;
@@ -38,15 +39,15 @@ pub(super) fn explain(error: &toml::de::Error, table: &Table, attempt: &Attempt<
     let found = at(&root, &place).map(shown).unwrap_or_default();
     if message.contains("untagged enum") {
         return format!(
-            "configuration key `{place}`: wanted another kind of value, found {found}; mend the value"
+            "configuration key `{place}`: wanted another kind of value, found {found}; fix the value"
         );
     }
     match place.rsplit('.').next().filter(|key| !key.is_empty()) {
-        None => format!("configuration: {message}; mend the value"),
+        None => format!("configuration: {message}; fix the value"),
         Some(key) => {
             let words =
                 message.strip_prefix(key).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&message);
-            format!("configuration key `{place}`: {words}; mend the value")
+            format!("configuration key `{place}`: {words}; fix the value")
         }
     }
 }
@@ -119,7 +120,7 @@ fn wrong_value(path: &str, value: Option<&Value>, found: &str, expected: &str) -
         let kind = value.and_then(Value::as_str).unwrap_or("…");
         return format!("{key}: wanted a table with a kind, found {seen}; write {path}.kind={kind}");
     }
-    format!("{key}: wanted {}, found {seen}; mend the value", plain(expected))
+    format!("{key}: wanted {}, found {seen}; fix the value", plain(expected))
 }
 
 /// serde's words for kinds of values, in a user's.
@@ -211,14 +212,14 @@ pub(super) fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::algorithms::Algorithm;
+    use crate::algorithms::Registry;
 
     /// What `offing train` says about a setting.
     fn refused(algorithm: &str, set: &str) -> String {
-        let algorithm = Algorithm::parse(algorithm).unwrap();
-        let mut layers = algorithm.layers("mine", None, None).unwrap().layers;
-        let done = layers.set(set).and_then(|()| algorithm.plan(&layers).map(drop));
-        let error = format!("{:#}", done.unwrap_err());
+        let algorithm = Registry::default().parse(algorithm).unwrap();
+        let (mut layers, _) = algorithm.layers("mine", None, None).unwrap();
+        let done = layers.set(set).and_then(|()| algorithm.configure(&layers).map(drop));
+        let error = done.unwrap_err().to_string();
         assert!(!error.contains('\n') && !error.contains("enum") && !error.contains("Config"), "{error}");
         error
     }

@@ -9,67 +9,67 @@ mod explain;
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result, anyhow, bail};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use self::explain::{example, explain, one_line};
+use crate::error::{Error, Result, invalid};
 
 /// The layers collected so far.
 #[derive(Clone, Debug)]
-pub(crate) struct Layers {
+pub struct Layers {
     table: Table,
 }
 
 impl Layers {
     /// Starts from the defaults of the struct that will be read in the end.
-    pub(crate) fn of<T: Default + Serialize>() -> Result<Self> {
+    pub fn of<T: Default + Serialize>() -> Result<Self> {
         Self::from(&T::default())
     }
 
     /// Starts from given values.
-    pub(crate) fn from<T: Serialize>(base: &T) -> Result<Self> {
-        let table = Table::try_from(base).context("cannot write the defaults as TOML")?;
+    pub fn from<T: Serialize>(base: &T) -> Result<Self> {
+        let table = to_table(base)?;
         Ok(Self { table })
     }
 
     /// Puts a preset on top, and above it what its `[on."dataset"]` says about this dataset. `source` is
     /// named in errors.
-    pub(crate) fn preset(&mut self, text: &str, source: &str, dataset: Option<&str>) -> Result<()> {
+    pub fn preset(&mut self, text: &str, source: &str, dataset: Option<&str>) -> Result<()> {
         let mut table = parse(text, source)?;
         let on = match table.remove("on") {
             None => Table::new(),
             Some(Value::Table(on)) => on,
-            Some(_) => bail!(
-                "{source}: `on`: wanted a table for each dataset, found another value; write [on.\"hopper-medium\"]"
-            ),
+            Some(_) => {
+                return Err(invalid!(
+                    "{source}: `on`: wanted a table for each dataset, found another value; write [on.\"hopper-medium\"]"
+                ));
+            }
         };
         self.put(table);
         match dataset.and_then(|name| on.get(name)) {
             None => (),
             Some(Value::Table(own)) => self.put(own.clone()),
-            Some(_) => bail!(
-                "{source}: `on` of {}: wanted a table, found another value",
-                dataset.unwrap_or_default()
-            ),
+            Some(_) => {
+                let dataset = dataset.unwrap_or_default();
+                return Err(invalid!("{source}: `on` of {dataset}: wanted a table, found another value"));
+            }
         }
         Ok(())
     }
 
     /// Puts a user's file on top.
-    pub(crate) fn file(&mut self, path: &Path, dataset: Option<&str>) -> Result<()> {
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("{}: cannot read", path.display()))?;
-        self.preset(&text, &path.display().to_string(), dataset)
+    pub fn file(&mut self, path: &Path, dataset: Option<&str>) -> Result<()> {
+        self.preset(&read_file(path)?, &path.display().to_string(), dataset)
     }
 
     /// Puts `a.b=value` on top. The value is TOML; what is no TOML value is taken as a plain word, so that
     /// strings need no quotes.
-    pub(crate) fn set(&mut self, assignment: &str) -> Result<()> {
+    pub fn set(&mut self, assignment: &str) -> Result<()> {
         let wrong = |found: &str| {
             let such = example(&self.table);
-            anyhow!("--set {assignment}: wanted key=value, such as {such}, found {found}")
+            invalid!("--set {assignment}: wanted key=value, such as {such}, found {found}")
         };
         let (key, text) = assignment.split_once('=').ok_or_else(|| wrong("no `=`"))?;
         let parts: Vec<&str> = key.trim().split('.').map(str::trim).collect();
@@ -98,31 +98,40 @@ impl Layers {
     }
 
     /// Puts a table on top.
-    pub(crate) fn put(&mut self, over: Table) {
+    pub fn put(&mut self, over: Table) {
         merge(&mut self.table, over);
     }
 
     /// The merged table, as it would be written to a run directory.
-    pub(crate) fn table(&self) -> &Table {
+    pub fn table(&self) -> &Table {
         &self.table
     }
 
     /// Reads the merged layers. Unknown keys are refused with the nearest name there is.
-    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T> {
-        typed(&self.table).map_err(|error| anyhow!("{}", explain(&error, &self.table, &reads::<T>)))
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T> {
+        typed(&self.table).map_err(|error| invalid!("{}", explain(&error, &self.table, &reads::<T>)))
     }
 }
 
+/// Settings as a table of TOML, numbers in as few digits as they need.
+pub fn to_table<T: Serialize>(settings: &T) -> Result<Table> {
+    let table = Table::try_from(settings).map_err(|e| invalid!("cannot write the settings as TOML: {e}"))?;
+    Ok(readable(table))
+}
+
+fn read_file(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|e| Error::io(path, "read", e))
+}
+
 /// Reads a TOML file.
-pub(crate) fn read_table(path: &Path) -> Result<Table> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("{}: cannot read", path.display()))?;
-    parse(&text, &path.display().to_string())
+pub fn read_table(path: &Path) -> Result<Table> {
+    parse(&read_file(path)?, &path.display().to_string())
 }
 
 /// Reads a text as one struct; `source` is named in errors.
-pub(crate) fn read_text<T: DeserializeOwned>(text: &str, source: &str) -> Result<T> {
+pub fn read_text<T: DeserializeOwned>(text: &str, source: &str) -> Result<T> {
     let table = parse(text, source)?;
-    typed(&table).map_err(|error| anyhow!("{source}: {}", explain(&error, &table, &reads::<T>)))
+    typed(&table).map_err(|error| invalid!("{source}: {}", explain(&error, &table, &reads::<T>)))
 }
 
 fn typed<T: DeserializeOwned>(table: &Table) -> std::result::Result<T, toml::de::Error> {
@@ -156,12 +165,12 @@ fn merge(base: &mut Table, over: Table) {
 fn parse(text: &str, source: &str) -> Result<Table> {
     toml::from_str(text).map_err(|error: toml::de::Error| {
         let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-        anyhow!("{source}: line {line}: {}; mend the file", one_line(error.message()))
+        invalid!("{source}: line {line}: {}; fix the file", one_line(error.message()))
     })
 }
 
 /// The same values in fewer digits: TOML knows f64 alone, in which an f32 of 0.01 has become 0.009999999776482582.
-pub(crate) fn readable(table: Table) -> Table {
+fn readable(table: Table) -> Table {
     fn value(found: Value) -> Value {
         match found {
             Value::Float(wide) => Value::Float(shortest(wide)),

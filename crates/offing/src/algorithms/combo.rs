@@ -6,18 +6,19 @@
 
 use ndarray::{Array1, Axis, s};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::Algorithm;
 use super::config::{ModelConfig, RolloutConfig, TrainConfig};
-use super::practice::{Course, Lesson, Method, Mixed, practise};
+use super::sac_learner::{MixedBatch, SacLearner};
 use super::session::Session;
+use super::train_loop::{Checkpoint, Step, TrainLoop};
 use crate::batch::Mat;
-use crate::dynamics::Ensemble;
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::nn::{AdamConfig, Noise, Scalar, Tensors, ThreadPool};
 use crate::rng::Rng;
 use crate::rollout::ModelRollout;
-use crate::sac::{Losses, Sac, SacConfig};
+use crate::sac::{Actor, Losses, Sac, SacConfig};
 
 /// Settings of COMBO.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -91,126 +92,159 @@ pub enum SoftMaxOver {
     Triples,
 }
 
-impl ComboConfig {
-    /// Says what is wrong with the values, if anything.
-    pub fn check(&self) -> Result<()> {
-        self.train.check()?;
-        self.rollout.check()?;
+impl Algorithm for ComboConfig {
+    fn validate(&self) -> Result<()> {
+        self.train.validate()?;
+        self.rollout.validate()?;
+        self.model.ensemble.check()?;
+        self.sac.check()?;
         let c = &self.conservative;
         let named = [("beta", c.beta), ("temperature", c.temperature), ("target_lr", c.target_lr)];
         for (name, value) in named {
             if !(value.is_finite() && (value > 0.0 || (name == "beta" && value == 0.0))) {
-                return Err(Error::Invalid(format!(
-                    "conservative.{name}: wanted a positive number, found {value}"
-                )));
+                return Err(invalid!("conservative.{name}: wanted a positive number, found {value}"));
             }
         }
-        if c.actions == 0 {
-            return Err(Error::Invalid(
-                "conservative.actions: wanted at least 1, found 0; 10 is usual".into(),
-            ));
+        match c.actions {
+            0 => Err(invalid!("conservative.actions: wanted at least 1, found 0; 10 is usual")),
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    fn train_config(&self) -> &TrainConfig {
+        &self.train
+    }
+
+    fn model_config(&self) -> Option<&ModelConfig> {
+        Some(&self.model)
+    }
+
+    fn rollout_config(&self) -> Option<&RolloutConfig> {
+        Some(&self.rollout)
+    }
+
+    fn run(&self, session: &mut Session<'_>) -> Result<Option<Actor>> {
+        let model = session.fit_model(&self.model)?;
+        let mut rollout = ModelRollout::without_rule(&model, session.pool);
+        let learner =
+            SacLearner::new(session, &self.sac, &self.rollout, (self.train.steps, self.train.batch))?;
+        let mut state =
+            State { learner, weight: Weight { cfg: &self.conservative, log: Scalar::new(0.0), steps: 0 } };
+        let mut train = TrainLoop::start(session, &self.train, self.rollout.every, &mut state)?;
+        while let Some(step) = train.next(&state)? {
+            let State { learner, weight } = &mut state;
+            if step.starts_block {
+                learner.rollout(&mut train, &mut rollout, step)?;
+            }
+            learner.sample(train.session, step);
+            let (losses, gap) = update(learner, weight, train.session, step)?;
+            if train.finish_step(losses) {
+                let mut metrics = learner.metrics(&losses);
+                metrics.put("conservative_gap", json!(gap));
+                metrics.put("conservative_weight", json!(weight.value()));
+                train.evaluate(&learner.agent.actor, metrics)?;
+            }
+        }
+        let actor = state.learner.agent.actor;
+        Ok(train.finish(&actor)?.then_some(actor))
     }
 }
 
-/// Trains to the end, or until the watcher stops it; `None` then.
-pub fn train(cfg: &ComboConfig, session: &mut Session<'_>) -> Result<Option<Sac>> {
-    cfg.check()?;
-    let model = session.model(&cfg.model)?;
-    let cfg_term = &cfg.conservative;
-    let mut combo = Combo { model: &model, cfg: cfg_term, factor: Scalar::new(0.0), steps: 0, gap: 0.0 };
-    let course = Course { train: &cfg.train, rollout: &cfg.rollout, sac: &cfg.sac };
-    practise(&mut combo, course, session)
+/// One step of actor, temperature and critics; also the conservative term before β, mean over critics.
+fn update(
+    learner: &mut SacLearner,
+    weight: &mut Weight<'_>,
+    session: &mut Session<'_>,
+    step: Step,
+) -> Result<(Losses, f64)> {
+    let mut rng = session.rng("sac", step.index);
+    let (next, current) = (Noise::draw(&mut rng), Noise::draw(&mut rng));
+    let SacLearner { agent, batch: MixedBatch { rows: batch, real, .. }, .. } = learner;
+    let (cfg, pool, real) = (weight.cfg, session.pool, *real);
+    let (mut losses, y) = session.timer.time("sac", || {
+        let actor = agent.actor_step(batch, current);
+        agent.temperature_step(-actor.entropy);
+        (actor, agent.td_target(batch, next))
+    });
+    let states = match cfg.states {
+        States::Mix => 0..batch.len(),
+        States::Model => real..batch.len(),
+    };
+    let probes = session.timer.time("probe", || {
+        let rows = |of: &Mat| of.slice(s![states.clone(), ..]).to_owned();
+        Probes::draw(agent, pool, &rows(&batch.obs), &rows(&batch.next_obs), cfg, &mut rng)
+    });
+    let (mut gap, beta) = (0.0, weight.value());
+    losses.critic = session.timer.time("critics", || {
+        let [obs, act] = [(&batch.obs, &probes.obs), (&batch.act, &probes.act)].map(|(real, probe)| {
+            ndarray::concatenate(Axis(0), &[real.view(), probe.view()]).expect("columns of one width")
+        });
+        agent.critic_step_with(&obs, &act, |q, dq| {
+            let (nets, mut error) = (q.nrows() as f64, 0.0);
+            for (q, mut dq) in q.rows().into_iter().zip(dq.rows_mut()) {
+                let (q, dq) = (q.to_slice().expect("contiguous"), dq.as_slice_mut().expect("contiguous"));
+                let (q, probed) = q.split_at(batch.len());
+                let (dq, dprobed) = dq.split_at_mut(batch.len());
+                error += squared_error(q, &y, dq) / nets;
+                gap += probes.soft_maximum(probed, beta, dprobed) / nets;
+                gap -= mean(&q[..real], -beta, &mut dq[..real]) / nets;
+            }
+            error
+        })
+    });
+    agent.sync_targets();
+    weight.step(gap);
+    losses.alpha = agent.alpha();
+    agent.check_losses(&losses)?;
+    Ok((losses, gap))
 }
 
-struct Combo<'a> {
-    model: &'a Ensemble,
+/// The weight of the conservative term: β, times a learnt factor where the term has a target.
+struct Weight<'a> {
     cfg: &'a Conservative,
-    /// Logarithm of the learnt factor on β.
-    factor: Scalar,
+    /// Logarithm of the factor.
+    log: Scalar,
     steps: u64,
-    /// The conservative term of the last batch before β, mean over critics.
-    gap: f64,
 }
 
-impl Method for Combo<'_> {
-    fn imagine(&mut self, session: &mut Session<'_>, agent: &Sac, lesson: &mut Lesson<'_>) -> Result<()> {
-        let mut dream = ModelRollout::without_rule(self.model, session.pool);
-        lesson.status.tally = Some(lesson.rollout(&mut dream, session, agent)?);
-        Ok(())
+impl Weight<'_> {
+    fn factor(&self) -> f64 {
+        self.cfg.target.map_or(1.0, |_| self.log.value.exp().min(1e6))
     }
 
-    fn update(&mut self, session: &mut Session<'_>, agent: &mut Sac, mixed: &mut Mixed) -> Result<Losses> {
-        let mut rng = session.rng("sac", mixed.step);
-        let (next, current) = (Noise::draw(&mut rng), Noise::draw(&mut rng));
-        let (pool, batch, real) = (session.pool, &mixed.batch, mixed.real);
-        let (mut losses, y) = session.timer.time("sac", || {
-            let actor = agent.actor_step(batch, current);
-            agent.temperature_step(-actor.entropy);
-            (actor, agent.td_target(batch, next))
-        });
-        let states = match self.cfg.states {
-            States::Mix => 0..batch.len(),
-            States::Model => real..batch.len(),
-        };
-        let probes = session.timer.time("probe", || {
-            let rows = |of: &Mat| of.slice(s![states.clone(), ..]).to_owned();
-            Probes::draw(agent, pool, &rows(&batch.obs), &rows(&batch.next_obs), self.cfg, &mut rng)
-        });
-        let weight = self.cfg.beta * self.multiplier();
-        let mut gap = 0.0;
-        losses.critic = session.timer.time("critics", || {
-            let [obs, act] = [(&batch.obs, &probes.obs), (&batch.act, &probes.act)].map(|(real, probe)| {
-                ndarray::concatenate(Axis(0), &[real.view(), probe.view()]).expect("columns of one width")
-            });
-            agent.critic_step_with(&obs, &act, |q, dq| {
-                let (nets, mut error) = (q.nrows() as f64, 0.0);
-                for (q, mut dq) in q.rows().into_iter().zip(dq.rows_mut()) {
-                    let (q, dq) = (q.to_slice().expect("contiguous"), dq.as_slice_mut().expect("contiguous"));
-                    let (q, probed) = q.split_at(batch.len());
-                    let (dq, dprobed) = dq.split_at_mut(batch.len());
-                    error += squared_error(q, &y, dq) / nets;
-                    gap += probes.soft_maximum(probed, weight, dprobed) / nets;
-                    gap -= mean(&q[..real], -weight, &mut dq[..real]) / nets;
-                }
-                error
-            })
-        });
-        agent.sync_targets();
-        self.gap = gap;
+    fn value(&self) -> f64 {
+        self.cfg.beta * self.factor()
+    }
+
+    fn step(&mut self, gap: f64) {
         if let Some(target) = self.cfg.target {
             self.steps += 1;
-            let slope = -self.multiplier() * (self.cfg.beta * gap - target);
-            self.factor.step(&AdamConfig::default(), self.cfg.target_lr, self.steps, slope);
+            let slope = -self.factor() * (self.cfg.beta * gap - target);
+            self.log.step(&AdamConfig::default(), self.cfg.target_lr, self.steps, slope);
         }
-        losses.alpha = agent.alpha();
-        agent.check_losses(&losses)?;
-        Ok(losses)
     }
+}
 
-    fn findings(&self, put: &mut dyn FnMut(&str, Value)) {
-        put("conservative_gap", json!(self.gap));
-        put("conservative_weight", json!(self.cfg.beta * self.multiplier()));
-    }
+/// What a checkpoint keeps.
+struct State<'a> {
+    learner: SacLearner,
+    weight: Weight<'a>,
+}
 
+impl Checkpoint for State<'_> {
     fn save(&self, out: &mut Tensors) {
-        out.put_f64("factor", &[self.factor.value, self.factor.m, self.factor.v]);
-        out.put_u64("factor_steps", &[self.steps]);
+        self.learner.save(out);
+        let Scalar { value, m, v } = self.weight.log;
+        out.put_f64("factor", &[value, m, v]);
+        out.put_u64("factor_steps", &[self.weight.steps]);
     }
 
     fn load(&mut self, from: &Tensors) -> Result<()> {
+        self.learner.load(from)?;
         let factor = from.f64("factor", 3)?;
-        self.factor = Scalar { value: factor[0], m: factor[1], v: factor[2] };
-        self.steps = from.u64("factor_steps", 1)?[0];
+        self.weight.log = Scalar { value: factor[0], m: factor[1], v: factor[2] };
+        self.weight.steps = from.u64("factor_steps", 1)?[0];
         Ok(())
-    }
-}
-
-impl Combo<'_> {
-    /// The learnt factor on β, or 1.
-    fn multiplier(&self) -> f64 {
-        self.cfg.target.map_or(1.0, |_| self.factor.value.exp().min(1e6))
     }
 }
 

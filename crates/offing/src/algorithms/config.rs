@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::Dataset;
 use crate::dynamics::{EnsembleConfig, TerminationConfig, check_rows};
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::pessimism::Pessimism;
 use crate::uncertainty::UncertaintyConfig;
 
@@ -45,7 +45,7 @@ impl Default for TrainConfig {
 
 impl TrainConfig {
     /// Says what is wrong with the values, if anything.
-    pub fn check(&self) -> Result<()> {
+    pub fn validate(&self) -> Result<()> {
         for (name, value) in [
             ("steps", self.steps),
             ("batch", self.batch as u64),
@@ -54,12 +54,12 @@ impl TrainConfig {
             ("checkpoint_every", self.checkpoint_every),
         ] {
             if value == 0 {
-                return Err(Error::Invalid(format!("train.{name}: wanted at least 1, found 0")));
+                return Err(invalid!("train.{name}: wanted at least 1, found 0"));
             }
         }
         match self.reward_shift {
             RewardShift::By(x) if !x.is_finite() => {
-                Err(Error::Invalid(format!("train.reward_shift: wanted a number or `to-zero`, found {x}")))
+                Err(invalid!("train.reward_shift: wanted a number or `to-zero`, found {x}"))
             }
             _ => Ok(()),
         }
@@ -133,8 +133,8 @@ pub struct RolloutConfig {
     /// Share of dataset rows in a batch (η).
     pub real_ratio: f64,
     /// Who acts. Not written down while it is the policy: runs keep the names they had before there was a choice.
-    #[serde(skip_serializing_if = "Acting::is_default")]
-    pub actions: Acting,
+    #[serde(skip_serializing_if = "RolloutActions::is_default")]
+    pub actions: RolloutActions,
 }
 
 impl Default for RolloutConfig {
@@ -145,7 +145,7 @@ impl Default for RolloutConfig {
             length: 5,
             retain: 5,
             real_ratio: 0.9,
-            actions: Acting::default(),
+            actions: RolloutActions::default(),
         }
     }
 }
@@ -153,7 +153,7 @@ impl Default for RolloutConfig {
 /// Who acts in imagined rollouts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Acting {
+pub enum RolloutActions {
     /// The policy that is being learnt.
     #[default]
     Policy,
@@ -161,7 +161,7 @@ pub enum Acting {
     Uniform,
 }
 
-impl Acting {
+impl RolloutActions {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -179,7 +179,7 @@ impl RolloutConfig {
     }
 
     /// Says what is wrong with the values, if anything.
-    pub fn check(&self) -> Result<()> {
+    pub fn validate(&self) -> Result<()> {
         for (name, value) in [
             ("every", self.every as usize),
             ("starts", self.starts),
@@ -187,14 +187,14 @@ impl RolloutConfig {
             ("retain", self.retain),
         ] {
             if value == 0 {
-                return Err(Error::Invalid(format!("rollout.{name}: wanted at least 1, found 0")));
+                return Err(invalid!("rollout.{name}: wanted at least 1, found 0"));
             }
         }
         if !(0.0..=1.0).contains(&self.real_ratio) {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "rollout.real_ratio: wanted a number from 0 to 1, found {}; the paper has 0.9",
                 self.real_ratio
-            )));
+            ));
         }
         Ok(())
     }
@@ -222,7 +222,7 @@ impl ModelConfig {
     }
 
     /// Says why no model can be fitted to these data, if so, before hours are spent on it.
-    pub fn check_for(&self, data: &Dataset) -> Result<()> {
+    pub fn validate_for(&self, data: &Dataset) -> Result<()> {
         self.termination_for(data)?.check(&data.rows)?;
         self.ensemble.check_for(data.rows.len())?;
         check_rows(&data.rows)
@@ -230,7 +230,7 @@ impl ModelConfig {
 }
 
 /// Says what an estimator cannot do with so many rows and such a model, if the rule asks it at all.
-pub(super) fn check_estimator(
+pub(crate) fn validate_estimator(
     estimator: &UncertaintyConfig,
     rule: &Pessimism,
     model: &ModelConfig,
@@ -240,7 +240,7 @@ pub(super) fn check_estimator(
         return Ok(());
     }
     let checked = estimator.check_without_critics().and_then(|()| estimator.check(rows, &model.ensemble));
-    checked.map_err(|e| Error::Invalid(format!("uncertainty: {e}")))
+    checked.map_err(|e| invalid!("uncertainty: {e}"))
 }
 
 #[cfg(test)]

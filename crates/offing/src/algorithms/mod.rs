@@ -1,0 +1,108 @@
+//! Algorithms: one page each. A page holds the settings and then the whole loop, beside its paper's pseudocode.
+//!
+//! | name | page | paper |
+//! |---|---|---|
+//! | `mopo`, `amorel`, `morel-sac`, each with any estimator | [`model_based_sac`] | Algorithms 1 and 2; Yu et al. 2020 |
+//! | `mobile`, with any estimator | [`mobile`] | Sun et al. 2023 |
+//! | `combo` | [`combo`] | Yu et al. 2021 |
+//! | `rambo` | [`rambo`] | Rigter et al. 2022 |
+//! | `morel`, with any estimator | [`morel`] | Kidambi et al. 2020 |
+//! | `bc` | [`bc`] | behaviour cloning |
+//!
+//! An algorithm is its settings: a struct that implements [`Algorithm`]. The loop calls blocks: [`Session`] fits models and
+//! builds estimators, [`TrainLoop`] resumes, saves, records and stops, [`SacLearner`] rolls out, scores and mixes batches.
+//! `examples/my_algorithm.rs` writes one from outside the crate.
+
+pub mod config;
+mod session;
+mod train_loop;
+mod sac_learner;
+pub mod model_based_sac;
+pub mod mobile;
+pub mod combo;
+pub mod rambo;
+pub mod morel;
+pub mod bc;
+pub mod registry;
+#[cfg(test)]
+mod morel_tests;
+#[cfg(test)]
+mod tests;
+
+pub use config::{ModelConfig, RewardShift, RolloutActions, RolloutConfig, TrainConfig};
+pub use registry::{AlgorithmName, AlgorithmSpec, Configured, EstimatorUse, Registry};
+pub use sac_learner::{MixedBatch, SacLearner};
+pub use session::{Evaluator, Event, Metrics, Scores, Session, Status};
+pub use train_loop::{Checkpoint, Step, TrainLoop};
+
+use crate::data::Dataset;
+use crate::error::{Result, invalid};
+use crate::sac::Actor;
+
+/// An algorithm with its settings.
+pub trait Algorithm: std::fmt::Debug + Send + Sync {
+    /// Says what is wrong with the settings, if anything.
+    ///
+    /// # Errors
+    /// One line: the key, what was wanted, what was found.
+    fn validate(&self) -> Result<()>;
+
+    /// Says what these data cannot serve, if anything, before hours are spent on them.
+    ///
+    /// # Errors
+    /// As [`validate`](Self::validate).
+    fn validate_for(&self, data: &Dataset) -> Result<()> {
+        self.model_config().map_or(Ok(()), |model| model.validate_for(data))
+    }
+
+    /// The training loop's settings.
+    fn train_config(&self) -> &TrainConfig;
+
+    /// The dynamics model's settings, if the algorithm learns one.
+    fn model_config(&self) -> Option<&ModelConfig> {
+        None
+    }
+
+    /// The settings of its rollouts in the model, if a [`SacLearner`] makes them.
+    fn rollout_config(&self) -> Option<&RolloutConfig> {
+        None
+    }
+
+    /// Trains to the end and returns the policy, or `None` when an event handler asked to stop. [`train`] calls it, after
+    /// both validations.
+    ///
+    /// # Errors
+    /// Losses that are not finite, files that cannot be written, and [`Error::Stopped`](crate::Error::Stopped) when asked
+    /// to stop before there is anything to save.
+    fn run(&self, session: &mut Session<'_>) -> Result<Option<Actor>>;
+
+    /// The same settings with everything filled in that follows from other values.
+    #[must_use]
+    fn resolved(self) -> Self
+    where
+        Self: Sized,
+    {
+        self
+    }
+}
+
+/// Validates an algorithm, then runs it in a session.
+///
+/// # Errors
+/// See [`Algorithm`].
+pub fn train(algorithm: &dyn Algorithm, session: &mut Session<'_>) -> Result<Option<Actor>> {
+    algorithm.validate()?;
+    validate_for(algorithm, session.data)?;
+    algorithm.run(session)
+}
+
+/// [`Algorithm::validate_for`], which may count on rows to look at.
+pub(crate) fn validate_for(algorithm: &dyn Algorithm, data: &Dataset) -> Result<()> {
+    if data.rows.is_empty() {
+        return Err(invalid!(
+            "{}: wanted rows to learn from, found none; ask for more with --rows",
+            data.name
+        ));
+    }
+    algorithm.validate_for(data)
+}

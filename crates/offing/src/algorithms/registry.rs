@@ -1,0 +1,417 @@
+//! Algorithms by name: which settings each has, where its presets are, how the two become an algorithm to run.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use toml::Table;
+
+use super::Algorithm;
+use super::bc::BcConfig;
+use super::combo::ComboConfig;
+use super::mobile::MobileConfig;
+use super::model_based_sac::ModelBasedSacConfig;
+use super::morel::MorelConfig;
+use super::rambo::RamboConfig;
+use crate::config::{self, Layers};
+use crate::data::catalogue::set_of;
+use crate::error::{Error, Result, invalid};
+use crate::uncertainty::UncertaintyConfig;
+
+/// The presets of an algorithm, each a file of `presets/` by what follows the algorithm's name in its file name: nothing,
+/// `.VARIANT`, or `+ESTIMATOR`.
+macro_rules! presets {
+    ($($suffix:literal: $file:literal),+) => {
+        &[$(($suffix, include_str!(concat!("../../../../presets/", $file, ".toml")))),+]
+    };
+}
+
+/// The algorithms of this crate. A new one is its page, its preset and its line here.
+const ALGORITHMS: &[AlgorithmSpec] = &[
+    AlgorithmSpec::new::<ModelBasedSacConfig>(
+        "mopo",
+        "penalises rewards by the estimator's score",
+        EstimatorUse::Any,
+        presets!("": "mopo", "+sumo": "mopo+sumo", ".kit": "mopo.kit"),
+    ),
+    AlgorithmSpec::new::<ModelBasedSacConfig>(
+        "amorel",
+        "cuts rollouts where the score passes the dataset's largest",
+        EstimatorUse::Any,
+        presets!("": "amorel", ".paper": "amorel.paper"),
+    ),
+    AlgorithmSpec::new::<MorelConfig>(
+        "morel",
+        "plans by natural policy gradient in a model that halts where it is unsure",
+        EstimatorUse::Any,
+        presets!("": "morel", ".mjrl": "morel.mjrl"),
+    ),
+    AlgorithmSpec::new::<ModelBasedSacConfig>(
+        "morel-sac",
+        "learns by SAC in a model that halts where it is unsure",
+        EstimatorUse::Any,
+        presets!("": "morel-sac"),
+    ),
+    AlgorithmSpec::new::<MobileConfig>(
+        "mobile",
+        "lowers the critics' targets by how much members disagree on the next value",
+        EstimatorUse::WithCritics,
+        presets!("": "mobile", "+sumo": "mobile+sumo"),
+    ),
+    AlgorithmSpec::new::<ComboConfig>(
+        "combo",
+        "pushes values down at imagined actions and up at logged ones",
+        EstimatorUse::None,
+        presets!("": "combo"),
+    ),
+    AlgorithmSpec::new::<RamboConfig>(
+        "rambo",
+        "trains the model against the policy, within what the data allow",
+        EstimatorUse::None,
+        presets!("": "rambo"),
+    ),
+    AlgorithmSpec::new::<BcConfig>(
+        "bc",
+        "clones the behaviour in the data",
+        EstimatorUse::None,
+        presets!("": "bc"),
+    ),
+];
+
+/// Settings for any algorithm by name: each over its preset.
+const PROFILES: &[(&str, &str)] = &[("quick", include_str!("../../../../presets/quick.toml"))];
+
+/// What every algorithm changes on AntMaze.
+const ANTMAZE: &str = include_str!("../../../../presets/antmaze.toml");
+
+/// Which estimators an algorithm takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EstimatorUse {
+    /// It meets uncertainty without an estimator, or not at all.
+    None,
+    /// Any that can be built before training.
+    Any,
+    /// Those that read the critics, too.
+    WithCritics,
+}
+
+/// An algorithm as the registry knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct AlgorithmSpec {
+    /// What users type.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub summary: &'static str,
+    /// Which estimators can follow the name.
+    pub estimators: EstimatorUse,
+    presets: &'static [(&'static str, &'static str)],
+    defaults: fn() -> Result<Layers>,
+    read: fn(&Layers) -> Result<Configured>,
+}
+
+/// An algorithm with settings that were read and validated.
+#[derive(Debug)]
+pub struct Configured {
+    /// What runs.
+    pub algorithm: Box<dyn Algorithm>,
+    /// Its settings, whole, as a run writes them down.
+    pub settings: Table,
+}
+
+impl AlgorithmSpec {
+    /// An algorithm whose settings are an `A`. Of `presets`, the one without a suffix is the default.
+    pub const fn new<A: Algorithm + Default + Serialize + DeserializeOwned + 'static>(
+        name: &'static str,
+        summary: &'static str,
+        estimators: EstimatorUse,
+        presets: &'static [(&'static str, &'static str)],
+    ) -> Self {
+        Self { name, summary, estimators, presets, defaults: Layers::of::<A>, read: read::<A> }
+    }
+
+    fn preset(&self, suffix: &str) -> Option<&'static str> {
+        self.presets.iter().find(|(known, _)| *known == suffix).map(|(_, text)| *text)
+    }
+}
+
+fn read<A: Algorithm + Serialize + DeserializeOwned + 'static>(layers: &Layers) -> Result<Configured> {
+    let algorithm = layers.read::<A>()?.resolved();
+    algorithm.validate()?;
+    Ok(Configured { settings: config::to_table(&algorithm)?, algorithm: Box::new(algorithm) })
+}
+
+/// The algorithms that names can mean: those of this crate, and more that a program adds.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    specs: Vec<AlgorithmSpec>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self { specs: ALGORITHMS.to_vec() }
+    }
+}
+
+impl Registry {
+    /// Adds an algorithm; it replaces one of the same name.
+    #[must_use]
+    pub fn with(mut self, spec: AlgorithmSpec) -> Self {
+        self.specs.retain(|known| known.name != spec.name);
+        self.specs.push(spec);
+        self
+    }
+
+    /// All algorithms, in the order of tables.
+    pub fn specs(&self) -> &[AlgorithmSpec] {
+        &self.specs
+    }
+
+    /// Reads `mopo` or `mopo+sumo`.
+    ///
+    /// # Errors
+    /// An unknown algorithm or estimator, or one that the algorithm does not take.
+    pub fn parse(&self, name: &str) -> Result<AlgorithmName> {
+        let (base, estimator) = match name.split_once('+') {
+            Some((base, estimator)) => (base, Some(estimator)),
+            None => (name, None),
+        };
+        let known = self.specs.iter().find(|spec| spec.name == base);
+        let spec = *known.ok_or_else(|| {
+            Error::unknown("algorithm", base, &self.specs.iter().map(|s| s.name).collect::<Vec<_>>())
+        })?;
+        let estimator = match estimator {
+            None => None,
+            Some(_) if spec.estimators == EstimatorUse::None => {
+                return Err(invalid!("`{name}`: {base} takes no estimator; write `{base}`"));
+            }
+            Some("bellman-std") if spec.estimators != EstimatorUse::WithCritics => {
+                return Err(invalid!(
+                    "`{name}`: bellman-std needs the critics of MOBILE; write `mobile`, or choose another estimator"
+                ));
+            }
+            Some(id) => Some(UncertaintyConfig::from_id(id)?.id()),
+        };
+        Ok(AlgorithmName { spec, estimator })
+    }
+}
+
+/// An algorithm with the estimator asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct AlgorithmName {
+    /// The algorithm.
+    pub spec: AlgorithmSpec,
+    estimator: Option<&'static str>,
+}
+
+impl std::fmt::Display for AlgorithmName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{}", self.spec.name, self.estimator.map(|e| format!("+{e}")).unwrap_or_default())
+    }
+}
+
+impl AlgorithmName {
+    /// The settings' defaults alone: for a run whose own settings, which are whole, come on top.
+    ///
+    /// # Errors
+    /// Defaults that TOML cannot hold.
+    pub fn defaults(&self) -> Result<Layers> {
+        (self.spec.defaults)()
+    }
+
+    /// Defaults, preset, estimator and profile, one over the other; also the rows that the profile asks for.
+    ///
+    /// # Errors
+    /// A variant or a profile that does not exist.
+    pub fn layers(
+        &self,
+        dataset: &str,
+        variant: Option<&str>,
+        profile: Option<&str>,
+    ) -> Result<(Layers, Option<usize>)> {
+        let set = set_of(dataset);
+        let dataset = set.as_deref().unwrap_or(dataset);
+        let name = self.spec.name;
+        let mut layers = self.defaults()?;
+        let source = |suffix: &str| format!("presets/{name}{suffix}.toml");
+        if let Some(preset) = self.spec.preset("") {
+            layers.preset(preset, &source(""), Some(dataset))?;
+        }
+        if let Some(variant) = variant {
+            let suffix = format!(".{variant}");
+            let preset = self.spec.preset(&suffix).ok_or_else(|| self.unknown_variant(variant))?;
+            layers.preset(preset, &source(&suffix), Some(dataset))?;
+        }
+        if let Some(estimator) = self.estimator {
+            let suffix = format!("+{estimator}");
+            match self.spec.preset(&suffix) {
+                Some(preset) => layers.preset(preset, &source(&suffix), Some(dataset))?,
+                None => layers.set(&format!("uncertainty={{kind=\"{estimator}\"}}"))?,
+            }
+        }
+        let mut rows = None;
+        if let Some(profile) = profile {
+            let known: Vec<&str> = PROFILES.iter().map(|(name, _)| *name).collect();
+            let found = PROFILES.iter().find(|(name, _)| *name == profile);
+            let (_, text) = found.ok_or_else(|| Error::unknown("profile", profile, &known))?;
+            rows = self.put_shared(&mut layers, text)?;
+        }
+        // Above the profile: a success rate over ten episodes says nothing.
+        if dataset.starts_with("antmaze") {
+            self.put_shared(&mut layers, ANTMAZE)?;
+        }
+        Ok((layers, rows))
+    }
+
+    /// Puts settings for all algorithms on top, and over them what their `[of.NAME]` says about this one; returns their
+    /// `rows`. Tables that this algorithm does not have are left out.
+    fn put_shared(&self, layers: &mut Layers, text: &str) -> Result<Option<usize>> {
+        let mut table: Table = config::read_text(text, "a profile")?;
+        let rows = table.remove("rows").and_then(|v| v.as_integer()).map(|n| n as usize);
+        let mut of = table.remove("of").and_then(|v| v.try_into::<Table>().ok()).unwrap_or_default();
+        table.retain(|key, _| layers.table().contains_key(key));
+        layers.put(table);
+        if let Some(own) = of.remove(self.spec.name).and_then(|v| v.try_into::<Table>().ok()) {
+            layers.put(own);
+        }
+        Ok(rows)
+    }
+
+    fn unknown_variant(&self, variant: &str) -> Error {
+        let others: Vec<&str> = self.spec.presets.iter().filter_map(|(s, _)| s.strip_prefix('.')).collect();
+        let known = if others.is_empty() { "it has the default only".into() } else { others.join(", ") };
+        invalid!("unknown preset `{variant}` of {}; known: {known}", self.spec.name)
+    }
+
+    /// Reads the layers as this algorithm's settings, and validates them.
+    ///
+    /// # Errors
+    /// Unknown keys, values of another kind, values that make no sense: one line that says which.
+    pub fn configure(&self, layers: &Layers) -> Result<Configured> {
+        (self.spec.read)(layers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithms::RewardShift;
+    use crate::data::catalogue::made_names;
+    use crate::pessimism::{Normaliser, Pessimism};
+    use crate::uncertainty::{AleatoricConfig, Norm};
+
+    fn named(name: &str) -> AlgorithmName {
+        Registry::default().parse(name).unwrap()
+    }
+
+    /// The settings of an algorithm of the SAC family, which `configure` accepts.
+    fn plan(name: &str, dataset: &str, variant: Option<&str>) -> ModelBasedSacConfig {
+        let (layers, _) = named(name).layers(dataset, variant, None).unwrap();
+        named(name).configure(&layers).unwrap();
+        layers.read().unwrap()
+    }
+
+    #[test]
+    fn every_preset_reads_for_every_dataset() {
+        let estimators = UncertaintyConfig::all();
+        for dataset in made_names() {
+            for spec in Registry::default().specs() {
+                let base = spec.name;
+                for profile in [None, Some("quick")] {
+                    let (layers, _) = named(base).layers(&dataset, None, profile).unwrap();
+                    named(base).configure(&layers).unwrap();
+                }
+                let fits = |e: &&UncertaintyConfig| match spec.estimators {
+                    EstimatorUse::None => false,
+                    EstimatorUse::Any => e.is_built_once(),
+                    EstimatorUse::WithCritics => true,
+                };
+                for estimator in estimators.iter().filter(fits) {
+                    let name = named(&format!("{base}+{}", estimator.id()));
+                    let (layers, _) = name.layers(&dataset, None, None).unwrap();
+                    let found = name.configure(&layers).unwrap().settings;
+                    assert_eq!(found["uncertainty"]["kind"].as_str(), Some(estimator.id()));
+                }
+                for (suffix, _) in spec.presets.iter().filter(|(suffix, _)| suffix.starts_with('.')) {
+                    let (layers, _) = named(base).layers(&dataset, Some(&suffix[1..]), None).unwrap();
+                    named(base).configure(&layers).unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_mean_what_the_paper_means() {
+        let base = plan("mopo", "hopper-medium", None);
+        assert_eq!(base.uncertainty.id(), "aleatoric");
+        let sumo = plan("mopo+sumo", "hopper-medium", None);
+        let eq6 = Pessimism::Penalize { lambda: 1.0, normaliser: Normaliser::Dataset, reward_range: None };
+        assert_eq!((sumo.uncertainty.id(), sumo.pessimism), ("sumo", eq6));
+        assert_eq!(
+            plan("amorel", "hopper-medium", Some("paper")).pessimism,
+            Pessimism::Truncate { alpha: 5.0 }
+        );
+        let mobile = plan("mobile", "hopper-medium-replay", None);
+        assert_eq!((mobile.uncertainty.id(), mobile.sac.deterministic_backup), ("bellman-std", true));
+        let sumo = plan("mobile+sumo", "hopper-medium-replay", None);
+        assert_eq!((sumo.uncertainty.id(), sumo.pessimism), ("sumo", eq6));
+        let (quick, _) = named("rambo").layers("x", None, Some("quick")).unwrap();
+        assert_eq!(quick.table()["train"]["steps"].as_integer(), Some(30_000));
+        for (name, shift) in [("amorel+sumo", -1.0), ("mobile", 0.0)] {
+            let maze = plan(name, "antmaze-umaze", None).train;
+            assert_eq!(
+                (maze.reward_shift, maze.episodes, maze.drop_teleports),
+                (RewardShift::By(shift), 100, true)
+            );
+        }
+        let kit = plan("mopo", "hopper-medium-v2", Some("kit"));
+        assert!(matches!(kit.pessimism, Pessimism::Penalize { lambda: 5.0, .. }));
+        let l2 = UncertaintyConfig::Aleatoric(AleatoricConfig { norm: Norm::L2Std });
+        assert_eq!(kit.uncertainty, l2, "the norm its λ belong to");
+        let (quick, _) = named("mopo").layers("antmaze-umaze-v0", None, Some("quick")).unwrap();
+        assert_eq!(quick.table()["train"]["episodes"].as_integer(), Some(100), "success needs many");
+    }
+
+    #[test]
+    fn the_adversary_decays_as_the_ensemble_does_and_says_so() {
+        let plan = |sets: &[&str]| {
+            let (mut layers, _) = named("rambo").layers("x", None, None).unwrap();
+            sets.iter().try_for_each(|set| layers.set(set)).unwrap();
+            named("rambo").configure(&layers)
+        };
+        let decay = |plan: &Configured| plan.settings["adversary"]["step"]["decay"].clone();
+        let usual = plan(&[]).unwrap();
+        assert_eq!(decay(&usual), usual.settings["model"]["ensemble"]["decay"], "written down");
+        let small = ["model.ensemble.hidden=[32,32]", "model.ensemble.decay=[0.5,0.25,0.125]"];
+        let own = toml::Value::Array([0.5, 0.25, 0.125].map(toml::Value::Float).to_vec());
+        assert_eq!(decay(&plan(&small).unwrap()), own);
+        let error = plan(&[small[0], small[1], "adversary.step.decay=[0.5]"]).unwrap_err().to_string();
+        assert!(error.contains("adversary.step.decay: wanted 3 numbers"), "{error}");
+    }
+
+    #[test]
+    fn presets_know_a_dataset_by_its_id_and_by_its_file() {
+        let lambda = |dataset: &str| match plan("mobile", dataset, None).pessimism {
+            Pessimism::Penalize { lambda, .. } => lambda,
+            other => panic!("{other:?}"),
+        };
+        for dataset in ["hopper-medium", "hopper-medium-v0", "hopper-medium-1000-s0-0a1b2c3d.hdf5"] {
+            assert_eq!(lambda(dataset), 1.5, "{dataset}");
+        }
+        assert_eq!(lambda("hopper-medium-of-mine.npz"), 0.5);
+    }
+
+    #[test]
+    fn wrong_names_are_answered_with_right_ones() {
+        for (name, pieces) in [
+            ("mopp", &["`mopp`", "`mopo`"][..]),
+            ("mopo+summo", &["`summo`", "`sumo`"]),
+            ("bc+sumo", &["bc takes no estimator"]),
+            ("combo+sumo", &["combo takes no estimator"]),
+            ("rambo+sumo", &["rambo takes no estimator"]),
+            ("mopo+bellman-std", &["`mobile`"]),
+        ] {
+            let error = Registry::default().parse(name).unwrap_err().to_string();
+            assert!(pieces.iter().all(|p| error.contains(p)) && !error.contains('\n'), "{error}");
+        }
+        let error = named("amorel").layers("x", Some("kit"), None).unwrap_err().to_string();
+        assert!(error.contains("known: paper"), "{error}");
+    }
+}
