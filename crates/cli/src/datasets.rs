@@ -7,7 +7,7 @@ use offing::algo::TrainConfig;
 use offing::data::audit::teleport_rows;
 use offing::data::catalogue::{Catalogue, Found, Origin, Recipe};
 use offing::data::{Dataset, ReadOptions};
-use offing_mujoco::made::MakeOptions;
+use offing::env::GenerateOptions;
 
 use crate::commands::data::{DEFAULT_ROWS, load, make_shown};
 use crate::context::Context;
@@ -28,7 +28,7 @@ pub(crate) fn data_of(context: &Context, name: &str, rows: Option<usize>) -> Res
     Ok(match meant(&context.catalogue, name, rows)? {
         Meant::Read(path) => path,
         Meant::Make(recipe, rows) => {
-            let made = make_shown(context, &recipe, &MakeOptions { rows, ..MakeOptions::default() })?;
+            let made = make_shown(context, &recipe, &GenerateOptions { rows, ..GenerateOptions::default() })?;
             made.to_string_lossy().into_owned()
         }
     })
