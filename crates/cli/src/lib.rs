@@ -28,9 +28,9 @@ use context::Context;
 pub use exit::ExitCode;
 use offing::data::catalogue::Recipe;
 use offing::data::{Dataset, ReadOptions};
-use offing::env::{Env, point_mass::PointMass};
+use offing::env::point_mass::PointMass;
+use offing::env::{Env, GenerateOptions};
 use offing_mujoco::Physics;
-use offing_mujoco::made::MakeOptions;
 
 /// Model-based offline reinforcement learning with search-based uncertainty.
 #[derive(Parser)]
@@ -197,6 +197,6 @@ pub fn load_dataset(name: &str) -> anyhow::Result<Dataset> {
 /// An unknown name, no simulator, or no space.
 pub fn make_dataset(name: &str, rows: usize, seed: u64, physics: &str) -> anyhow::Result<PathBuf> {
     let context = Context::from_environment(true)?;
-    let options = MakeOptions { rows, seed, physics: physics.parse()?, ..MakeOptions::default() };
+    let options = GenerateOptions { rows, seed, physics: physics.parse()?, ..GenerateOptions::default() };
     commands::data::make_shown(&context, &Recipe::parse(name)?, &options)
 }

@@ -25,11 +25,11 @@ mod engine;
 mod fetch;
 mod layout;
 mod locate;
-pub mod made;
+pub mod generate;
 mod maze;
 mod mjcf;
+mod mujoco;
 mod navigator;
-mod physics;
 mod sim;
 mod task;
 #[cfg(test)]
@@ -38,9 +38,10 @@ mod vec_env;
 
 pub use built_in::built_in;
 pub use engine::Engine;
+pub use generate::{horizon, task_of};
 pub use layout::VERSION_NAME as MUJOCO;
-pub use made::horizon;
 pub use maze::Maze;
-pub use physics::Physics;
+pub use mujoco::Mujoco;
+pub use offing::env::Physics;
 pub use task::{AntMaze, AntMazeOptions, Goals, TASKS, antmaze, make};
 pub use vec_env::VecEnv;

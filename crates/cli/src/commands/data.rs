@@ -7,9 +7,8 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use offing::data::audit::{Severity, audit};
 use offing::data::catalogue::{Found, Origin, Recipe, d4rl_id, made_names};
-use offing::data::policy_set::{Choice, PolicySet};
 use offing::data::{self, ColumnMap, Dataset, Format, ReadOptions, TerminalNext};
-use offing_mujoco::made::{MakeOptions, make_set};
+use offing::env::{GenerateOptions, Simulators};
 use offing_mujoco::{Physics, horizon};
 
 use crate::context::Context;
@@ -175,13 +174,13 @@ pub(crate) fn run(context: &Context, command: &Data) -> Result<ExitCode> {
 
 fn make(context: &Context, args: &Make) -> Result<ExitCode> {
     let recipe = Recipe::parse(&args.name)?;
-    let policies = args.policies.as_deref().map(PolicySet::open).transpose()?;
-    let options = MakeOptions {
+    let options = GenerateOptions {
         rows: args.rows,
         seed: args.seed,
         physics: args.physics,
-        policies,
-        choice: Choice { medium: args.medium, expert: args.expert },
+        policies: args.policies.clone(),
+        medium: args.medium,
+        expert: args.expert,
         out: args.out.clone(),
     };
     let path = make_shown(context, &recipe, &options)?;
@@ -190,12 +189,10 @@ fn make(context: &Context, args: &Make) -> Result<ExitCode> {
 }
 
 /// Makes a set (or finds it made) with a progress bar.
-pub(crate) fn make_shown(context: &Context, recipe: &Recipe, options: &MakeOptions) -> Result<PathBuf> {
-    let engine = context.engine()?;
-    engine.prepare(&recipe.task, &mut |line| context.say(line))?;
+pub(crate) fn make_shown(context: &Context, recipe: &Recipe, options: &GenerateOptions) -> Result<PathBuf> {
+    context.mujoco.prepare(&recipe.task, &mut |line| context.say(line))?;
     let bar = term::progress(options.rows as u64, &recipe.name, context.quiet);
-    let made =
-        make_set(engine, &context.catalogue, recipe, options, &mut |rows| bar.set_position(rows as u64));
+    let made = context.mujoco.generate(&recipe.name, options, &mut |rows| bar.set_position(rows as u64));
     bar.finish_and_clear();
     let made = made?;
     let (verb, by) = (if made.fresh { "made" } else { "found" }, made.behaviour.join(", "));
@@ -215,7 +212,7 @@ fn load_silently(context: &Context, name: &str, options: ReadOptions) -> Result<
     let (path, origin) = match context.catalogue.find(name)? {
         Found::File { path, origin } => (path, origin),
         Found::ToMake(recipe) => {
-            let options = MakeOptions { rows: DEFAULT_ROWS, ..MakeOptions::default() };
+            let options = GenerateOptions { rows: DEFAULT_ROWS, ..GenerateOptions::default() };
             (make_shown(context, &recipe, &options)?, Origin::Made)
         }
     };

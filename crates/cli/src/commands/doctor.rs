@@ -43,7 +43,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
             Ok(Some(engine.clone()))
         })
     } else {
-        Engine::find(context.home(), context.mujoco_lib.as_deref()).map_err(Into::into)
+        Engine::find(context.home(), context.mujoco.library()).map_err(Into::into)
     };
     facts.push((
         "MuJoCo",

@@ -8,10 +8,9 @@ use offing::data::audit::audit;
 use offing::data::catalogue::{Origin, Recipe};
 use offing::data::scores::reference;
 use offing::data::{self, ReadOptions};
-use offing::env::EnvPool;
+use offing::env::{EnvPool, GenerateOptions};
 use offing::eval::{Evaluation, evaluate};
 use offing::policy::{Deterministic, TanhGaussian};
-use offing_mujoco::made::MakeOptions;
 use offing_mujoco::{Physics, horizon, make};
 
 use super::eval::mean_with_error;
@@ -51,7 +50,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     context.say(&format!("MuJoCo {} from {}", engine.version(), engine.library().display()));
 
     context.say("1/4 recording a dataset with the built-in policies");
-    let options = MakeOptions { rows: args.rows, seed: args.seed, ..MakeOptions::default() };
+    let options = GenerateOptions { rows: args.rows, seed: args.seed, ..GenerateOptions::default() };
     let path = data_command::make_shown(context, &recipe, &options)?;
     let data = data::read(&path, &ReadOptions { name: Some(recipe.name.clone()), ..ReadOptions::default() })?;
     print_audit(&audit(&data, horizon(&data.name)), Origin::Made);

@@ -201,8 +201,8 @@ impl Catalogue {
     }
 
     /// The path of a made set.
-    pub fn made_path(&self, name: &str, rows: usize, seed: u64, hash: &str) -> Result<PathBuf> {
-        Ok(self.home.dir("datasets")?.join(format!("{name}-{rows}-s{seed}-{hash}.hdf5")))
+    pub fn made_path(home: &Home, name: &str, rows: usize, seed: u64, hash: &str) -> Result<PathBuf> {
+        Ok(home.dir("datasets")?.join(format!("{name}-{rows}-s{seed}-{hash}.hdf5")))
     }
 
     /// Every dataset on this machine that has a name.
@@ -371,10 +371,10 @@ mod tests {
         let Found::ToMake(recipe) = all.find("antmaze-medium-play").unwrap() else { panic!("not made yet") };
         assert_eq!((recipe.task.as_str(), recipe.flavour.as_str()), ("antmaze-medium", "play"));
 
-        let made = touch(all.made_path("hopper-medium", 1000, 0, "0123abcd").unwrap());
-        touch(all.made_path("hopper-medium-replay", 1000, 0, "0123abcd").unwrap());
+        let made = touch(Catalogue::made_path(&all.home, "hopper-medium", 1000, 0, "0123abcd").unwrap());
+        touch(Catalogue::made_path(&all.home, "hopper-medium-replay", 1000, 0, "0123abcd").unwrap());
         assert_eq!(all.find("hopper-medium").unwrap(), file(&made, Origin::Made));
-        touch(all.made_path("hopper-medium", 2000, 0, "0123abcd").unwrap());
+        touch(Catalogue::made_path(&all.home, "hopper-medium", 2000, 0, "0123abcd").unwrap());
         let twice = all.find("hopper-medium").unwrap_err().to_string();
         assert!(
             twice.contains("2 times") && twice.contains("hopper-medium-2000-s0-0123abcd.hdf5"),

@@ -2,9 +2,14 @@
 //!
 //! Simulators compute in f64 and say so in their observations; rows are cast to f32 once, where they are stored.
 
+mod physics;
 pub mod point_mass;
+mod pool;
+mod simulators;
 
-use std::sync::{Mutex, PoisonError};
+pub use physics::Physics;
+pub use pool::EnvPool;
+pub use simulators::{GenerateOptions, Generated, Simulators};
 
 use serde::{Deserialize, Serialize};
 
@@ -75,33 +80,5 @@ pub trait Env: Send {
     /// nothing about the state asked for.
     fn unstable(&self) -> bool {
         false
-    }
-}
-
-/// Simulators shared by worker threads: a worker borrows an idle one, or a new one is built.
-///
-/// Which worker gets which instance is left to chance, so nothing may depend on it: every episode starts with
-/// [`Env::reset`] or [`Env::set_state`].
-pub struct EnvPool<'a> {
-    make: &'a (dyn Fn() -> Result<Box<dyn Env>> + Sync),
-    idle: Mutex<Vec<Box<dyn Env>>>,
-}
-
-impl<'a> EnvPool<'a> {
-    /// An empty pool that builds its simulators with `make`.
-    pub fn new(make: &'a (dyn Fn() -> Result<Box<dyn Env>> + Sync)) -> Self {
-        Self { make, idle: Mutex::new(Vec::new()) }
-    }
-
-    /// Runs `work` with a simulator of its own.
-    pub fn with<T>(&self, work: impl FnOnce(&mut dyn Env) -> T) -> Result<T> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut env = match idle {
-            Some(env) => env,
-            None => (self.make)()?,
-        };
-        let result = work(env.as_mut());
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(env);
-        Ok(result)
     }
 }

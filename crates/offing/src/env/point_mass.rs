@@ -1,7 +1,7 @@
 //! A point mass on a plane that must reach the origin: small, exact and quick, for tests and first experiments.
 //!
-//! Observation (x, y, vx, vy), action = acceleration in [-1, 1]². Reward 1 − distance to the origin; leaving the evaluator of
-//! radius 3 is a terminal, 60 steps are a timeout.
+//! Observation (x, y, vx, vy), action = acceleration in [-1, 1]². Reward 1 − distance to the origin; leaving the disc of radius 3
+//! is a terminal, 60 steps are a timeout.
 //!
 //! ```
 //! use offing::env::{Env, point_mass::PointMass};
@@ -11,12 +11,14 @@
 //! assert!(env.step(&[0.0, 0.0]).reward < 1.0);
 //! ```
 
-use super::{Env, Resumed, SimState, Spec, StepResult};
+use super::{Env, Physics, Resumed, SimState, Simulators, Spec, StepResult};
 use crate::error::{Error, Result};
 use crate::rng::Rng;
 
 const DT: f64 = 0.1;
 const DRAG: f64 = 0.3;
+/// Name of the task.
+const TASK: &str = "point-mass";
 const ARENA: f64 = 3.0;
 
 /// The task's state.
@@ -30,7 +32,7 @@ pub struct PointMass {
 impl PointMass {
     /// A point mass at rest in the origin; call [`Env::reset`] for a random start.
     pub fn new() -> Self {
-        let spec = Spec { task: "point-mass".into(), obs_dim: 4, act_dim: 2, horizon: 60 };
+        let spec = Spec { task: TASK.into(), obs_dim: 4, act_dim: 2, horizon: 60 };
         Self { spec, obs: [0.0; 4], steps: 0 }
     }
 }
@@ -90,5 +92,41 @@ impl Env for PointMass {
         })?;
         self.steps = 0;
         Ok(Resumed::default())
+    }
+}
+
+/// [`Simulators`] of the point mass alone, for tests and examples that must run without MuJoCo. Every dataset whose name
+/// starts with `point-mass` is one of its task.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PointMassSimulators;
+
+impl Simulators for PointMassSimulators {
+    fn task_of(&self, name: &str) -> Option<String> {
+        let rest = name.strip_prefix(TASK)?;
+        (rest.is_empty() || rest.starts_with('-')).then(|| TASK.to_string())
+    }
+
+    fn make(&self, task: &str, _physics: Physics) -> Result<Box<dyn Env>> {
+        match task {
+            TASK => Ok(Box::new(PointMass::new())),
+            _ => Err(Error::Unknown { kind: "task", name: task.into(), hint: format!("known: {TASK}") }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::EnvPool;
+
+    #[test]
+    fn the_point_mass_is_found_by_the_names_of_its_data() {
+        for (name, known) in [("point-mass", true), ("point-mass-random", true), ("point-masses", false)] {
+            assert_eq!(PointMassSimulators.task_of(name).is_some(), known, "{name}");
+        }
+        let envs = EnvPool::of_task(&PointMassSimulators, TASK, Physics::default());
+        assert_eq!(envs.with(|env| env.spec().task.clone()).unwrap(), TASK);
+        let error = PointMassSimulators.make("hopper", Physics::default()).err().unwrap().to_string();
+        assert!(error.contains("point-mass"), "{error}");
     }
 }

@@ -6,9 +6,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use offing::data::catalogue::Recipe;
-use offing::data::policy_set::PolicySet;
 use offing::data::{self, Dataset, ReadOptions};
-use offing_mujoco::made::{MakeOptions, make_set};
+use offing::env::{GenerateOptions, Simulators};
 
 use super::{Common, Recorder, cpu_seconds, seconds};
 use crate::context::Context;
@@ -53,17 +52,15 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
 }
 
 fn make(context: &Context, args: &Args, out: &Path, recorder: &mut Recorder) -> Result<()> {
-    let recipe = Recipe::parse(&args.set)?;
-    let engine = context.engine()?;
-    engine.prepare(&recipe.task, &mut |line| context.say(line))?;
-    let options = MakeOptions {
+    let task = Recipe::parse(&args.set)?.task;
+    context.mujoco.prepare(&task, &mut |line| context.say(line))?;
+    let options = GenerateOptions {
         rows: args.rows,
-        policies: args.policies.as_deref().map(PolicySet::open).transpose()?,
+        policies: args.policies.clone(),
         out: Some(out.into()),
-        ..MakeOptions::default()
+        ..GenerateOptions::default()
     };
-    let wall =
-        seconds(|| Ok(make_set(engine, &context.catalogue, &recipe, &options, &mut |_| ()).map(|_| ())?))?;
+    let wall = seconds(|| Ok(context.mujoco.generate(&args.set, &options, &mut |_| ()).map(|_| ())?))?;
     recorder.add(&format!("make {} ({} rows)", args.set, args.rows), "rows/s", args.rows as f64 / wall);
     Ok(())
 }

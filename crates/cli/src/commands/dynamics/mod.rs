@@ -17,7 +17,8 @@ use offing::dynamics::{
 };
 use offing::env::EnvPool;
 use offing::nn::ThreadPool;
-use offing_mujoco::{Physics, horizon, make};
+pub(crate) use offing_mujoco::task_of;
+use offing_mujoco::{Physics, make};
 use serde::{Deserialize, Serialize};
 
 use self::report::About;
@@ -181,14 +182,6 @@ fn against_simulator(
     context.say(&format!("following {task} ({physics}) and the model from {} starts", args.windows));
     let cfg = OpenLoopConfig { windows: args.windows, steps: STEPS.min(longest), seed: args.seed };
     Ok(Some(open_loop(&fitted.model, line, &oracle, data, &cfg)?))
-}
-
-/// The simulated task behind a dataset's name, such as `hopper` for `hopper-medium-v2`.
-pub(crate) fn task_of(name: &str) -> Option<String> {
-    horizon(name)?;
-    let mut words = name.split(['-', '_']);
-    let body = words.next()?;
-    Some(if body == "antmaze" { format!("antmaze-{}", words.next()?) } else { body.to_string() })
 }
 
 /// Fits an ensemble (or finds it fitted) with a progress bar and a line for each epoch.

@@ -1,81 +1,39 @@
-//! Made datasets: D4RL's flavours, rolled out by behaviour policies in offing's own simulators and kept by name.
+//! Generated datasets: D4RL's flavours, rolled out by behaviour policies in offing's own simulators and kept by name.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
 
 use offing::data::catalogue::{Catalogue, Recipe};
 use offing::data::make::{Behaviour, Block, Follow, make as roll_out};
 use offing::data::policy_set::{Choice, Ingredient, PolicySet};
 use offing::data::{Format, write_d4rl};
-use offing::env::{Env, EnvPool};
+use offing::env::{Env, EnvPool, GenerateOptions, Generated, Physics};
+use offing::home::Home;
 use offing::policy::Uniform;
 use offing::{Error, Result};
 use sha2::{Digest, Sha256};
 
 use crate::built_in::built_in;
 use crate::navigator::Navigator;
-use crate::{AntMazeOptions, Engine, Maze, Physics, antmaze, make};
+use crate::{AntMazeOptions, Engine, Maze, antmaze, make};
 
 /// The file of the goal-reaching ant behind AntMaze data.
 const NAVIGATOR: &str = "ant-navigate.safetensors";
 
-/// Everything a made set depends on besides its name.
-#[derive(Clone, Debug)]
-pub struct MakeOptions {
-    /// Transitions to record.
-    pub rows: usize,
-    /// Seed of everything random.
-    pub seed: u64,
-    /// Which physics to simulate.
-    pub physics: Physics,
-    /// Behaviour policies. Without them the built-in ones act, and uniform actions make the `random` flavours; AntMaze
-    /// cannot be made without.
-    pub policies: Option<PolicySet>,
-    /// Which snapshots to take instead of the default ones.
-    pub choice: Choice,
-    /// Where to write instead of into the cache.
-    pub out: Option<PathBuf>,
-}
-
-impl Default for MakeOptions {
-    fn default() -> Self {
-        Self {
-            rows: 1_000_000,
-            seed: 0,
-            physics: Physics::default(),
-            policies: None,
-            choice: Choice::default(),
-            out: None,
-        }
-    }
-}
-
-/// A set that is there now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MadeSet {
-    /// Where it is.
-    pub path: PathBuf,
-    /// Whether this call made it (or found it made).
-    pub fresh: bool,
-    /// Who acted, in the order of the rows.
-    pub behaviour: Vec<String>,
-}
-
-/// Makes a set, or finds it in the cache. `progress` is told the rows made so far.
-pub fn make_set(
+/// Generates a dataset, or finds it in the cache. `progress` gets the number of rows so far.
+pub fn generate(
     engine: &Engine,
-    catalogue: &Catalogue,
+    home: &Home,
     recipe: &Recipe,
-    options: &MakeOptions,
+    options: &GenerateOptions,
     progress: &mut dyn FnMut(usize),
-) -> Result<MadeSet> {
+) -> Result<Generated> {
     if let Some(path) = &options.out
         && (path.is_dir() || Format::of_target(path)? != Format::D4rl)
     {
         return Err(Error::file(
             path,
-            "wanted a file name ending in .hdf5 for a made set; `offing data convert` writes others",
+            "wanted a file name ending in .hdf5 for a generated dataset; `offing data convert` writes others",
         ));
     }
     let policies = ingredients(recipe, options)?;
@@ -85,17 +43,17 @@ pub fn make_set(
     };
     if let Some(path) = &options.out {
         write(engine, recipe, options, policies.as_deref(), &behaviour, path, progress)?;
-        return Ok(MadeSet { path: path.clone(), fresh: true, behaviour });
+        return Ok(Generated { path: path.clone(), fresh: true, behaviour });
     }
     let hash = content_hash(policies.as_deref(), options.physics);
-    let path = catalogue.made_path(&recipe.name, options.rows, options.seed, &hash)?;
+    let path = Catalogue::made_path(home, &recipe.name, options.rows, options.seed, &hash)?;
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let _lock = catalogue.home.lock("datasets", &name)?;
+    let _lock = home.lock("datasets", &name)?;
     let fresh = !path.exists();
     if fresh {
         write(engine, recipe, options, policies.as_deref(), &behaviour, &path, progress)?;
     }
-    Ok(MadeSet { path, fresh, behaviour })
+    Ok(Generated { path, fresh, behaviour })
 }
 
 /// The time limit of a task or of the task behind a dataset's name.
@@ -110,17 +68,26 @@ pub fn horizon(name: &str) -> Option<usize> {
     }
 }
 
-fn ingredients(recipe: &Recipe, options: &MakeOptions) -> Result<Option<Vec<Ingredient>>> {
-    match &options.policies {
+/// The simulated task behind a task's or dataset's name, such as `hopper` for `hopper-medium-v2`.
+pub fn task_of(name: &str) -> Option<String> {
+    horizon(name)?;
+    let mut words = name.split(['-', '_']);
+    let body = words.next()?;
+    Some(if body == "antmaze" { format!("antmaze-{}", words.next()?) } else { body.to_string() })
+}
+
+fn ingredients(recipe: &Recipe, options: &GenerateOptions) -> Result<Option<Vec<Ingredient>>> {
+    let choice = Choice { medium: options.medium, expert: options.expert };
+    match options.policies.as_deref().map(PolicySet::open).transpose()? {
         Some(set) if recipe.task.starts_with("antmaze") => Ok(Some(vec![set.load(NAVIGATOR)?])),
-        Some(set) => set.mix(recipe, options.choice).map(Some),
+        Some(set) => set.mix(recipe, choice).map(Some),
         None if recipe.flavour == "random" => Ok(None),
         None if recipe.task.starts_with("antmaze") => Err(Error::Invalid(format!(
             "`{}` is walked by a goal-reaching ant that offing does not ship; put {NAVIGATOR} into a directory and pass it with \
              --policies DIR",
             recipe.name
         ))),
-        None => built_in()?.mix(recipe, options.choice).map(Some),
+        None => built_in()?.mix(recipe, choice).map(Some),
     }
 }
 
@@ -138,7 +105,7 @@ fn content_hash(policies: Option<&[Ingredient]>, physics: Physics) -> String {
 fn write(
     engine: &Engine,
     recipe: &Recipe,
-    options: &MakeOptions,
+    options: &GenerateOptions,
     policies: Option<&[Ingredient]>,
     behaviour: &[String],
     path: &std::path::Path,
@@ -229,7 +196,7 @@ mod tests {
     #[test]
     fn a_set_that_needs_a_policy_from_elsewhere_says_so() {
         let recipe = Recipe::parse("antmaze-umaze").unwrap();
-        let error = ingredients(&recipe, &MakeOptions::default()).unwrap_err().to_string();
+        let error = ingredients(&recipe, &GenerateOptions::default()).unwrap_err().to_string();
         assert!(error.contains("--policies DIR") && !error.contains('\n'), "{error}");
     }
 }

@@ -3,17 +3,20 @@
 use std::fmt;
 use std::str::FromStr;
 
-use offing::Error;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
 
 /// Which simulator a task imitates: its physics, its rewards and its observations.
 ///
 /// ```
-/// use offing_mujoco::Physics;
+/// use offing::env::Physics;
 /// assert_eq!("gymnasium-v4".parse::<Physics>()?, Physics::GymnasiumV4);
 /// assert_eq!(Physics::default().to_string(), "d4rl-v2");
 /// # Ok::<(), offing::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Physics {
     /// What D4RL's v2 data were recorded with: Gymnasium v4's rewards and terminations, the capsule inertias and contact
     /// margins of MuJoCo 2.0.
@@ -29,7 +32,7 @@ impl Physics {
     /// All of them, the default first.
     pub const ALL: [Self; 3] = [Self::D4rlV2, Self::GymnasiumV4, Self::GymnasiumV5];
 
-    /// The name used on the command line.
+    /// The name used on the command line and in configurations.
     pub fn name(self) -> &'static str {
         match self {
             Self::D4rlV2 => "d4rl-v2",
