@@ -44,7 +44,7 @@ pub fn check_for(cfg: &RecipeConfig, data: &Dataset) -> Result<()> {
     match &cfg.uncertainty {
         UncertaintyConfig::BellmanStd(own) => {
             cfg.model.check_for(data)?;
-            own.check(cfg.model.ensemble.elites)
+            own.validate_for(cfg.model.ensemble.elites)
         }
         _ => cfg.check_for(data),
     }
@@ -88,10 +88,10 @@ impl Method for Mobile<'_> {
         if !imagined.is_empty() {
             let rows = mixed.batch.select(&imagined);
             let (model, pool) = (self.model, session.pool);
-            let forecast = session.timer.time("forecast", || model.forecast(&rows.obs, &rows.act));
+            let prediction = session.timer.time("prediction", || model.predict(&rows.obs, &rows.act));
             let mut rng = session.rng("bellman", mixed.step);
             let (estimator, reader) = (&self.estimator, &*agent);
-            let u = session.timer.time("score", || estimator.score(&forecast, reader, pool, &mut rng));
+            let u = session.timer.time("score", || estimator.score(&prediction, reader, pool, &mut rng));
             let (rewards, _) = mixed.imagined_rewards();
             rewards.iter_mut().zip(&u).for_each(|(r, u)| *r -= self.lambda * u);
             self.u = (

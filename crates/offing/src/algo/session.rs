@@ -143,10 +143,17 @@ impl Session<'_> {
         let rows = &self.data.rows;
         let (pool, home) = (self.pool.clone(), Some(self.home));
         let baseline = rule.needs_baseline();
-        let source = BuildContext { data: rows, model: Some(model), pool, seed: self.seed, home, baseline };
+        let source = BuildContext {
+            model: Some(model),
+            pool,
+            seed: self.seed,
+            home,
+            needs_max_loo_score: baseline,
+            ..BuildContext::of_data(rows)
+        };
         let built =
             self.timer.time("index", || rule.needs_scores().then(|| estimator.build(&source)).transpose())?;
-        if let Some(remark) = built.as_deref().and_then(|e| e.remark()) {
+        if let Some(remark) = built.as_deref().and_then(|e| e.warning()) {
             self.note(remark);
         }
         let asked = built.as_deref().filter(|_| baseline);
