@@ -91,6 +91,6 @@ fn hidden_velocities_and_lost_states_are_marked() {
         assert!(replay.batch.next_obs.row(row).iter().all(|v| v.is_nan()) && replay.batch.rew[row].is_nan());
     }
     let step = oracle.step(&obs, &act, Members::One, &mut Rng::stream(0, "x", 0));
-    assert!(step.batch.next_obs.row(0).iter().all(|v| v.is_finite()) && step.forecast.is_none());
+    assert!(step.batch.next_obs.row(0).iter().all(|v| v.is_finite()) && step.prediction.is_none());
     assert_eq!(oracle.counts().rows, 8);
 }

@@ -7,6 +7,12 @@ use sha2::{Digest, Sha256};
 
 use crate::batch::{Batch, Mat};
 
+/// Eight digits that tell texts apart in names of files: FNV-1a, a name and not a proof.
+pub fn short_hash(text: impl AsRef<[u8]>) -> String {
+    let mix = |h: u64, b: &u8| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3);
+    format!("{:08x}", (text.as_ref().iter().fold(0xcbf2_9ce4_8422_2325, mix) >> 32) as u32)
+}
+
 /// A checksum under construction.
 #[derive(Default)]
 pub(crate) struct Checksum {

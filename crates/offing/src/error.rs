@@ -95,6 +95,12 @@ impl Error {
         Self::Unknown { kind, name: name.into(), hint: hint(name, known) }
     }
 
+    /// Whether a disk is full, or a file may not grow. Nothing that was written before is lost then.
+    pub fn is_out_of_space(&self) -> bool {
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        matches!(self, Self::Io { cause, .. } if matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge))
+    }
+
     /// An I/O error at `path` while trying to `action`.
     pub fn io(path: impl AsRef<Path>, action: &'static str, cause: std::io::Error) -> Self {
         Self::Io { path: path.as_ref().to_path_buf(), action, cause }

@@ -93,6 +93,11 @@ pub fn write_atomic(
     })
 }
 
+/// Writes JSON, whole or not at all.
+pub fn write_json(path: &Path, value: &serde_json::Value) -> Result<()> {
+    write_atomic(path, |f| writeln!(f, "{value:#}"))
+}
+
 /// Like [`write_atomic`] for writers that open the file themselves: `fill` gets the temporary path to create.
 pub fn replace_atomic(path: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -237,12 +237,11 @@ fn in_the_model(
     let model = session.model(&model_cfg)?;
     let (data, pool) = (session.data, session.pool);
     let source = BuildContext {
-        data: &data.rows,
         model: Some(&model),
         pool: pool.clone(),
         seed: args.seed,
         home: Some(session.home),
-        baseline: true,
+        ..BuildContext::of_data(&data.rows)
     };
     let sumo: Box<dyn Uncertainty> = UncertaintyConfig::from_id("sumo")?.build(&source)?;
     let cfg = ModelReturnConfig { length: args.length, gamma: args.gamma, ..ModelReturnConfig::default() };

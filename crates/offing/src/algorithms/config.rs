@@ -239,7 +239,8 @@ pub(crate) fn validate_estimator(
     if !rule.needs_scores() {
         return Ok(());
     }
-    let checked = estimator.check_without_critics().and_then(|()| estimator.check(rows, &model.ensemble));
+    let checked =
+        estimator.validate_without_critics().and_then(|()| estimator.validate(rows, &model.ensemble));
     checked.map_err(|e| invalid!("uncertainty: {e}"))
 }
 

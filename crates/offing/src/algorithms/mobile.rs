@@ -17,7 +17,7 @@ use crate::error::{Result, invalid};
 use crate::pessimism::{Normaliser, Pessimism};
 use crate::rollout::ModelRollout;
 use crate::sac::{Actor, Sac};
-use crate::uncertainty::{BellmanStd, BellmanStdConfig, UncertaintyConfig};
+use crate::uncertainty::{BellmanStd, BellmanStdConfig, EstimatorConfig, UncertaintyConfig};
 
 /// Settings of MOBILE: those of the other model-based algorithms.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ impl Algorithm for MobileConfig {
     fn validate_for(&self, data: &Dataset) -> Result<()> {
         let Some(own) = self.bellman_std() else { return self.0.validate_for(data) };
         self.0.model.validate_for(data)?;
-        own.check(self.0.model.ensemble.elites)
+        own.validate(data.rows.len(), &self.0.model.ensemble)
     }
 
     fn train_config(&self) -> &TrainConfig {
@@ -105,7 +105,7 @@ fn penalise(
         return Vec::new();
     }
     let rows = batch.rows.select(&(batch.real..batch.rows.len()).collect::<Vec<_>>());
-    let prediction = session.timer.time("forecast", || model.forecast(&rows.obs, &rows.act));
+    let prediction = session.timer.time("forecast", || model.predict(&rows.obs, &rows.act));
     let (mut rng, pool) = (session.rng("bellman", step.index), session.pool);
     let u = session.timer.time("score", || estimator.score(&prediction, agent, pool, &mut rng)).to_vec();
     let (rewards, _) = batch.imagined_rewards();

@@ -27,7 +27,7 @@ pub mod registry;
 #[cfg(test)]
 mod morel_tests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use config::{ModelConfig, RewardShift, RolloutActions, RolloutConfig, TrainConfig};
 pub use registry::{AlgorithmName, AlgorithmSpec, Configured, EstimatorUse, Registry};
@@ -96,13 +96,18 @@ pub fn train(algorithm: &dyn Algorithm, session: &mut Session<'_>) -> Result<Opt
     algorithm.run(session)
 }
 
-/// [`Algorithm::validate_for`], which may count on rows to look at.
+/// [`Algorithm::validate_for`], after what no algorithm can do without.
 pub(crate) fn validate_for(algorithm: &dyn Algorithm, data: &Dataset) -> Result<()> {
+    let name = &data.name;
     if data.rows.is_empty() {
-        return Err(invalid!(
-            "{}: wanted rows to learn from, found none; ask for more with --rows",
-            data.name
-        ));
+        return Err(invalid!("{name}: wanted rows to learn from, found none; ask for more with --rows"));
     }
-    algorithm.validate_for(data)
+    // Rows that did not pass `Hooks::adapt`.
+    match algorithm.train_config().reward_shift {
+        RewardShift::By(shift) if shift != data.reward_shift => Err(invalid!(
+            "train.reward_shift: wanted rewards of {name} shifted by {shift}, found {}; use offing::train, or shift them",
+            data.reward_shift
+        )),
+        _ => algorithm.validate_for(data),
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::morel::{MorelConfig, PlanConfig, Starts};
-use super::tests::{behaviour_return, data, in_session, outcome, world};
+use super::tests::{behaviour_return, in_session, outcome, point_mass_data, world};
 use super::*;
 use crate::data::Dataset;
 use crate::npg::{Bootstrap, NpgConfig};
@@ -47,7 +47,7 @@ fn train(
 
 #[test]
 fn morel_with_pairwise_and_with_sumo_beats_the_behaviour_policy() {
-    let data = data();
+    let data = point_mass_data();
     let (behaviour, home) = (behaviour_return(&data), tempfile::tempdir().unwrap());
     for estimator in ["pairwise", "sumo"] {
         let dir = tempfile::tempdir().unwrap();
@@ -63,7 +63,7 @@ fn morel_with_pairwise_and_with_sumo_beats_the_behaviour_policy() {
 
 #[test]
 fn a_stopped_and_resumed_run_equals_an_uninterrupted_one_on_any_number_of_threads() {
-    let (data, home) = (data(), tempfile::tempdir().unwrap());
+    let (data, home) = (point_mass_data(), tempfile::tempdir().unwrap());
     for (estimator, plan) in [
         ("sumo", PlanConfig { from: Starts::Half, ..small("sumo", 9).plan }),
         (
@@ -90,7 +90,7 @@ fn a_stopped_and_resumed_run_equals_an_uninterrupted_one_on_any_number_of_thread
 
 #[test]
 fn nonsense_is_one_clear_line_before_anything_is_done() {
-    let (data, home) = (data(), tempfile::tempdir().unwrap());
+    let (data, home) = (point_mass_data(), tempfile::tempdir().unwrap());
     let base = || small("sumo", 5);
     let penalty = Pessimism::Penalize { lambda: 1.0, normaliser: Normaliser::Dataset, reward_range: None };
     for (cfg, word) in [

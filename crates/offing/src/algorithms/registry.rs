@@ -320,7 +320,7 @@ mod tests {
                 }
                 let fits = |e: &&UncertaintyConfig| match spec.estimators {
                     EstimatorUse::None => false,
-                    EstimatorUse::Any => e.is_built_once(),
+                    EstimatorUse::Any => !e.needs_critics(),
                     EstimatorUse::WithCritics => true,
                 };
                 for estimator in estimators.iter().filter(fits) {

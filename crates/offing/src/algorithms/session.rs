@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::config::{ModelConfig, TrainConfig};
 use crate::batch::{Batch, Mat};
 use crate::data::Dataset;
+use crate::data::resolve::DataEvent;
 use crate::data::scores::Reference;
 use crate::dynamics::{self, Cached, Ensemble, Fit, FitEvent};
 use crate::env::EnvPool;
@@ -17,7 +18,7 @@ use crate::rng::Rng;
 use crate::rollout::RolloutStats;
 use crate::run::{ControlFlow, PhaseTimer, RunDir};
 use crate::sac::{Actor, Losses, Mean};
-use crate::uncertainty::{BuildContext, Uncertainty, UncertaintyConfig};
+use crate::uncertainty::{BuildContext, CustomEstimator, Uncertainty, UncertaintyConfig};
 
 /// A simulator to score policies in.
 #[derive(Clone, Copy)]
@@ -44,6 +45,8 @@ pub struct Session<'a> {
     pub run: &'a mut RunDir,
     /// Called with everything that happens; says whether to go on.
     pub on_event: &'a mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    /// Estimators from outside this crate.
+    pub estimators: &'a [CustomEstimator<'a>],
     /// Where the time goes.
     pub timer: PhaseTimer,
     /// Scores of the run so far.
@@ -82,6 +85,8 @@ pub struct Status {
 pub enum Event<'a> {
     /// Something to say, one line.
     Note(String),
+    /// A dataset is being found, generated or read.
+    Data(DataEvent<'a>),
     /// The dynamics model took a step.
     Fit(&'a dynamics::Progress),
     /// The learner took steps.
@@ -99,7 +104,18 @@ impl<'a> Session<'a> {
         on_event: &'a mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Self {
         let timer = PhaseTimer::going_on(run.path());
-        Self { data, home, pool, seed, evaluator: None, run, on_event, timer, scores: Scores::default() }
+        Self {
+            data,
+            home,
+            pool,
+            seed,
+            evaluator: None,
+            run,
+            on_event,
+            estimators: &[],
+            timer,
+            scores: Scores::default(),
+        }
     }
 
     /// The stream of random numbers of `name` number `index`. Numbering streams by step is what makes a resumed run
@@ -160,15 +176,16 @@ impl<'a> Session<'a> {
             return Ok(None);
         }
         let context = BuildContext {
-            data: &self.data.rows,
             model: Some(model),
             pool: self.pool.clone(),
             seed: self.seed,
             home: Some(self.home),
-            baseline: rule.needs_baseline(),
+            needs_max_loo_score: rule.needs_baseline(),
+            custom: self.estimators,
+            ..BuildContext::of_data(&self.data.rows)
         };
         let built = self.timer.time("index", || estimator.build(&context))?;
-        built.remark().into_iter().for_each(|warning| self.note(warning));
+        built.warning().into_iter().for_each(|warning| self.note(warning));
         Ok(Some(built))
     }
 

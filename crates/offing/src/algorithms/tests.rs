@@ -39,7 +39,7 @@ pub(super) fn new_env() -> Result<Box<dyn Env>> {
     Ok(Box::new(PointMass::new()))
 }
 
-pub(super) fn data() -> Dataset {
+pub(crate) fn point_mass_data() -> Dataset {
     let envs = EnvPool::new(&new_env);
     make("point-mass", &envs, &[Block { rows: 6000, behaviour: &Follow(&Clumsy) }], 0, &mut |_| ()).unwrap()
 }
@@ -142,7 +142,7 @@ pub(super) fn in_session<T>(
 
 #[test]
 fn mopo_amorel_and_morel_with_sumo_beat_the_behaviour_policy() {
-    let data = data();
+    let data = point_mass_data();
     let behaviour = behaviour_return(&data);
     for rule in [penalise(), Pessimism::Truncate { alpha: 1.0 }, Pessimism::Halt { alpha: 1.0, penalty: 5.0 }]
     {
@@ -162,7 +162,7 @@ pub(super) fn outcome(dir: &Path) -> Vec<Vec<u8>> {
 
 #[test]
 fn a_stopped_and_resumed_run_equals_an_uninterrupted_one_on_any_number_of_threads() {
-    let data = data();
+    let data = point_mass_data();
     for (rule, estimator) in [(penalise(), "sumo"), (Pessimism::Truncate { alpha: 1.0 }, "pairwise")] {
         let cfg = small(rule, estimator, 600);
         let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -176,7 +176,7 @@ fn a_stopped_and_resumed_run_equals_an_uninterrupted_one_on_any_number_of_thread
 
 #[test]
 fn a_running_maximum_survives_a_resume() {
-    let data = data();
+    let data = point_mass_data();
     let rule = Pessimism::Penalize { lambda: 1.0, normaliser: Normaliser::Running, reward_range: Some(1.0) };
     let cfg = small(rule, "sumo", 400);
     let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -210,7 +210,7 @@ fn rambo_config(steps: u64) -> RamboConfig {
 
 #[test]
 fn mobile_combo_and_rambo_beat_the_behaviour_policy() {
-    let data = data();
+    let data = point_mass_data();
     let behaviour = behaviour_return(&data);
     let (mobile, combo, rambo) = (MobileConfig(mobile_config(4000)), combo_config(4000), rambo_config(4000));
     let algorithms: [(&str, &dyn Algorithm); 3] = [("mobile", &mobile), ("combo", &combo), ("rambo", &rambo)];
@@ -223,7 +223,7 @@ fn mobile_combo_and_rambo_beat_the_behaviour_policy() {
 
 #[test]
 fn mobile_combo_and_rambo_resume_bit_for_bit_on_any_number_of_threads() {
-    let data = data();
+    let data = point_mass_data();
     let (mobile, mut combo, rambo) = (MobileConfig(mobile_config(400)), combo_config(400), rambo_config(400));
     combo.rollout.actions = RolloutActions::Uniform;
     let algorithms: [(&str, &dyn Algorithm); 3] = [("mobile", &mobile), ("combo", &combo), ("rambo", &rambo)];
@@ -239,7 +239,7 @@ fn mobile_combo_and_rambo_resume_bit_for_bit_on_any_number_of_threads() {
 
 #[test]
 fn mobile_with_sumo_is_the_recipe_and_with_its_own_score_refuses_a_normaliser() {
-    let data = data();
+    let data = point_mass_data();
     let cfg = small(penalise(), "sumo", 200);
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     train_mopo(&cfg, &data, one.path(), 1, u64::MAX);
@@ -284,7 +284,7 @@ fn nonsense_settings_are_named() {
 
 #[test]
 fn what_the_data_cannot_serve_is_said_before_a_model_is_fitted() {
-    let data = data();
+    let data = point_mass_data();
     let with = |estimator: &str| ModelBasedSacConfig {
         uncertainty: serde_json::from_str(estimator).unwrap(),
         ..small(penalise(), "sumo", 10)

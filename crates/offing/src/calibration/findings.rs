@@ -129,13 +129,18 @@ pub fn judge(
         scores: Vec::new(),
     };
     let configs: Vec<UncertaintyConfig> =
-        estimators.iter().map(|(_, c)| c.clone()).filter(UncertaintyConfig::is_built_once).collect();
+        estimators.iter().map(|(_, c)| c.clone()).filter(|c| !c.needs_critics()).collect();
     let data = &session.data.rows;
     let (pool, home) = (session.pool.clone(), Some(session.home));
-    let source =
-        BuildContext { data, model: Some(&subject.model), pool, seed: session.seed, home, baseline: true };
+    let source = BuildContext {
+        model: Some(&subject.model),
+        pool,
+        seed: session.seed,
+        home,
+        ..BuildContext::of_data(data)
+    };
     let built = build_all(&configs, &source)?;
-    built.iter().filter_map(|estimator| estimator.remark()).for_each(|remark| session.note(remark));
+    built.iter().filter_map(|estimator| estimator.warning()).for_each(|remark| session.note(remark));
     let mut built = built.into_iter();
     let mut scorers: Vec<(String, Scorer)> = Vec::new();
     for (name, config) in estimators {
@@ -199,9 +204,9 @@ impl Scorer {
         match self {
             Self::Plain(estimator) => estimator.score(step),
             Self::Bellman(estimator) => {
-                let forecast = step.forecast.as_ref().expect("a study's steps carry every member");
+                let prediction = step.prediction.as_ref().expect("a study's steps carry every member");
                 let mut rng = session.rng("calibrate/bellman", 0);
-                Ok(estimator.score(forecast, &subject.agent, session.pool, &mut rng))
+                Ok(estimator.score(prediction, &subject.agent, session.pool, &mut rng))
             }
         }
     }

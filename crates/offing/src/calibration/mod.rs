@@ -83,7 +83,7 @@ impl StudyConfig {
     /// Says what these data cannot serve, if anything, before a model is fitted to them.
     pub fn check_for(&self, data: &Dataset, estimators: &[(String, UncertaintyConfig)]) -> Result<()> {
         self.model.validate_for(data)?;
-        estimators.iter().try_for_each(|(_, config)| config.check(data.rows.len(), &self.model.ensemble))
+        estimators.iter().try_for_each(|(_, config)| config.validate(data.rows.len(), &self.model.ensemble))
     }
 }
 

@@ -137,9 +137,9 @@ fn join(steps: &[ModelStep]) -> ModelStep {
     let rew = concatenate(Axis(0), &steps.iter().map(|s| s.batch.rew.view()).collect::<Vec<_>>());
     let done: Array1<bool> = steps.iter().flat_map(|s| s.batch.done.iter().copied()).collect();
     let member = steps.iter().flat_map(|s| s.member.iter().copied()).collect();
-    let forecast = |pick: fn(&Prediction) -> &ndarray::Array3<f32>| {
+    let prediction = |pick: fn(&Prediction) -> &ndarray::Array3<f32>| {
         let views: Option<Vec<_>> =
-            steps.iter().map(|s| s.forecast.as_ref().map(|f| pick(f).view())).collect();
+            steps.iter().map(|s| s.prediction.as_ref().map(|f| pick(f).view())).collect();
         views.map(|v| concatenate(Axis(1), &v).expect("members of one number"))
     };
     ModelStep {
@@ -153,6 +153,8 @@ fn join(steps: &[ModelStep]) -> ModelStep {
         member,
         mean: mats(|s| &s.mean),
         std: mats(|s| &s.std),
-        forecast: forecast(|f| &f.mean).zip(forecast(|f| &f.std)).map(|(mean, std)| Prediction { mean, std }),
+        prediction: prediction(|f| &f.mean)
+            .zip(prediction(|f| &f.std))
+            .map(|(mean, std)| Prediction { mean, std }),
     }
 }

@@ -9,7 +9,7 @@ use crate::env::{Env, EnvPool};
 use crate::home::Home;
 use crate::nn::ThreadPool;
 use crate::policy::Uniform;
-use crate::run::{ControlFlow, PhaseTimer, RunDir};
+use crate::run::{ControlFlow, RunDir};
 
 fn new_env() -> Result<Box<dyn Env>> {
     Ok(Box::new(PointMass::new()))
@@ -62,17 +62,7 @@ fn run(simulated: bool) -> Study {
     let (home, pool) = (Home::new(dir.path().join("home")), ThreadPool::new(2));
     let mut run = RunDir::open_or_create(&dir.path().join("run"), "test").unwrap();
     let mut watch = |_: Event<'_>| ControlFlow::Continue(());
-    let mut session = Session {
-        data: &data,
-        home: &home,
-        pool: &pool,
-        seed: 0,
-        evaluator: None,
-        run: &mut run,
-        on_event: &mut watch,
-        timer: PhaseTimer::default(),
-        scores: Default::default(),
-    };
+    let mut session = Session::new(&data, &home, &pool, 0, &mut run, &mut watch);
     let cfg = config();
     let subject = prepare(&cfg, &mut session).unwrap().unwrap();
     let oracle = Oracle::new(EnvPool::new(&new_env)).unwrap();

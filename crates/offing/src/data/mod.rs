@@ -7,6 +7,7 @@ pub mod catalogue;
 pub mod make;
 pub mod policy_set;
 pub mod scores;
+pub mod resolve;
 
 mod checks;
 mod csv;

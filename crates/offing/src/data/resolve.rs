@@ -51,7 +51,8 @@ impl Resolver<'_> {
         Ok(match resolve(self.catalogue, name, rows)? {
             Resolved::Read(path) => path,
             Resolved::Generate(recipe, rows) => {
-                let path = self.generate(&recipe.name, &GenerateOptions { rows, ..GenerateOptions::default() })?;
+                let path =
+                    self.generate(&recipe.name, &GenerateOptions { rows, ..GenerateOptions::default() })?;
                 path.to_string_lossy().into_owned()
             }
         })
@@ -86,7 +87,9 @@ impl Resolver<'_> {
     pub fn read(&mut self, name: &str, options: ReadOptions) -> Result<(Dataset, Origin)> {
         let (path, origin) = match self.catalogue.find(name)? {
             Found::File { path, origin } => (path, origin),
-            Found::ToMake(recipe) => (self.generate(&recipe.name, &GenerateOptions::default())?, Origin::Made),
+            Found::ToMake(recipe) => {
+                (self.generate(&recipe.name, &GenerateOptions::default())?, Origin::Made)
+            }
         };
         // A file of D4RL's is known by its name wherever it lies: AntMaze's say nothing of a maze that others would
         // recognise.
@@ -97,7 +100,8 @@ impl Resolver<'_> {
         let dataset = read(&path, &ReadOptions { name: named, ..options })?;
         // A generated file says itself which set it is, whatever it is called now; of chosen columns it no longer is that
         // set.
-        let generated = dataset.meta.contains_key("made_by") && dataset.meta.get("set") == Some(&dataset.name);
+        let generated =
+            dataset.meta.contains_key("made_by") && dataset.meta.get("set") == Some(&dataset.name);
         Ok((dataset, if generated { Origin::Made } else { origin }))
     }
 

@@ -30,18 +30,18 @@ fn config() -> AdversaryConfig {
 
 const LAMBDA: f64 = 0.8;
 
-/// Σ_m mean ((μ − y)²/σ² + ln σ²) + decay + bounds + λ mean (A ln (1/E) Σ_e N_e), from forecasts alone.
+/// Σ_m mean ((μ − y)²/σ² + ln σ²) + decay + bounds + λ mean (A ln (1/E) Σ_e N_e), from predictions alone.
 fn loss(saved: &Tensors, imagined: &Batch, advantage: &[f32], real: &Batch) -> f64 {
     let model = Ensemble::load(saved, &ThreadPool::new(1)).unwrap();
     // Per member and row: Σ_d of error²/σ² + ln σ².
     let terms = |batch: &Batch| {
-        let forecast = model.forecast(&batch.obs, &batch.act);
+        let prediction = model.predict(&batch.obs, &batch.act);
         ndarray::Array2::from_shape_fn((3, batch.len()), |(m, i)| {
             (0..4)
                 .map(|d| {
                     let y = if d < 3 { batch.next_obs[[i, d]] } else { batch.rew[i] };
                     let (mean, std) =
-                        (f64::from(forecast.mean[[m, i, d]]), f64::from(forecast.std[[m, i, d]]));
+                        (f64::from(prediction.mean[[m, i, d]]), f64::from(prediction.std[[m, i, d]]));
                     ((mean - f64::from(y)) / std).powi(2) + 2.0 * std.ln()
                 })
                 .sum::<f64>()

@@ -1,4 +1,4 @@
-//! The trained ensemble: forecasts by every member, steps by one elite a row.
+//! The trained ensemble: predictions by every member, steps by one elite a row.
 //!
 //! ```
 //! use offing::dynamics::{DynamicsModel, Ensemble, EnsembleConfig, Members};
@@ -111,7 +111,7 @@ impl Ensemble {
         self
     }
 
-    /// The same model with steps made by these members alone; forecasts are still everyone's.
+    /// The same model with steps made by these members alone; predictions are still everyone's.
     pub fn with_members(mut self, elites: Vec<usize>) -> Self {
         assert!(!elites.is_empty() && elites.iter().all(|&e| e < self.members()), "members of this model");
         self.elites = elites;
@@ -288,7 +288,7 @@ impl Ensemble {
 }
 
 impl DynamicsModel for Ensemble {
-    fn forecast(&self, obs: &Mat, act: &Mat) -> Prediction {
+    fn predict(&self, obs: &Mat, act: &Mat) -> Prediction {
         self.check(obs, act);
         let (rows, width, members) = (obs.nrows(), self.obs_dim() + 1, self.members());
         let (mut mean, mut std) = (vec![0.0; members * rows * width], vec![0.0; members * rows * width]);
@@ -316,15 +316,15 @@ impl DynamicsModel for Ensemble {
         let member: Array1<u32> =
             (0..rows).map(|_| self.elites[rng.below(self.elites.len())] as u32).collect();
         let noise = if self.deterministic { Noise::Zero } else { Noise::draw(rng) };
-        let (forecast, (mean, std)) = match members {
+        let (prediction, (mean, std)) = match members {
             Members::One => (None, self.run_chosen(obs, act, &member)),
             Members::All => {
-                let forecast = self.forecast(obs, act);
+                let prediction = self.predict(obs, act);
                 let pick = |from: &Array3<f32>| {
                     Mat::from_shape_fn((rows, width), |(i, j)| from[[member[i] as usize, i, j]])
                 };
-                let picked = (pick(&forecast.mean), pick(&forecast.std));
-                (Some(forecast), picked)
+                let picked = (pick(&prediction.mean), pick(&prediction.std));
+                (Some(prediction), picked)
             }
         };
         let mut sampled = mean.clone();
@@ -343,7 +343,7 @@ impl DynamicsModel for Ensemble {
         let rew = sampled.column(width - 1).to_owned();
         let done = self.done(obs, act, &next_obs);
         let batch = Batch { obs: obs.clone(), act: act.clone(), rew, next_obs, done };
-        ModelStep { batch, member, mean, std, forecast }
+        ModelStep { batch, member, mean, std, prediction }
     }
 }
 

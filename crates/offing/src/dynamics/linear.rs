@@ -83,7 +83,7 @@ pub fn compare(model: &Ensemble, rows: &Batch, config: &EnsembleConfig, seed: u6
     let spread = scales(width, &train, |row, to| target(rows, row, to));
     let chosen: Vec<usize> = held.iter().map(|&row| row as usize).collect();
     let held = rows.select(&chosen);
-    let Prediction { mean, .. } = model.forecast(&held.obs, &held.act);
+    let Prediction { mean, .. } = model.predict(&held.obs, &held.act);
     let by_column = |predicted: &dyn Fn(usize, usize) -> f32| -> Vec<f64> {
         let truth = |i: usize, j: usize| if j + 1 == width { held.rew[i] } else { held.next_obs[[i, j]] };
         let error = |i: usize, j: usize| (f64::from(predicted(i, j) - truth(i, j)) * spread[j].1).powi(2);

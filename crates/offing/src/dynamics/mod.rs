@@ -60,7 +60,7 @@ pub struct ModelStep {
     /// Standard deviation of (s', r) by that member.
     pub std: Mat,
     /// All members' opinions, when they were asked for.
-    pub forecast: Option<Prediction>,
+    pub prediction: Option<Prediction>,
 }
 
 impl ModelStep {
@@ -71,8 +71,8 @@ impl ModelStep {
             member: self.member.select(Axis(0), rows),
             mean: self.mean.select(Axis(0), rows),
             std: self.std.select(Axis(0), rows),
-            forecast: self
-                .forecast
+            prediction: self
+                .prediction
                 .as_ref()
                 .map(|f| Prediction { mean: f.mean.select(Axis(1), rows), std: f.std.select(Axis(1), rows) }),
         }
@@ -85,7 +85,7 @@ impl ModelStep {
         let mut mean = Mat::zeros((rows, width));
         mean.slice_mut(ndarray::s![.., ..width - 1]).assign(&batch.next_obs);
         mean.column_mut(width - 1).assign(&batch.rew);
-        Self { member: Array1::zeros(rows), mean, std: Mat::zeros((rows, width)), forecast: None, batch }
+        Self { member: Array1::zeros(rows), mean, std: Mat::zeros((rows, width)), prediction: None, batch }
     }
 }
 
@@ -101,10 +101,10 @@ pub enum Members {
 
 /// A model of the world.
 pub trait DynamicsModel: Send + Sync {
-    /// Every member's forecast.
-    fn forecast(&self, obs: &Mat, act: &Mat) -> Prediction;
+    /// Every member's prediction.
+    fn predict(&self, obs: &Mat, act: &Mat) -> Prediction;
     /// Whether the episode ends with the step from `obs` to `next_obs`.
     fn done(&self, obs: &Mat, act: &Mat, next_obs: &Mat) -> Array1<bool>;
-    /// Draws a member for each row and samples its forecast.
+    /// Draws a member for each row and samples its prediction.
     fn step(&self, obs: &Mat, act: &Mat, members: Members, rng: &mut Rng) -> ModelStep;
 }

@@ -140,7 +140,7 @@ fn draw_starts(data: &Dataset, cfg: &OpenLoopConfig) -> Result<Vec<usize>> {
 }
 
 fn elite_mean(model: &Ensemble, obs: &Mat, act: &Mat) -> Mat {
-    let mean = model.forecast(obs, act).mean;
+    let mean = model.predict(obs, act).mean;
     let elites = mean.select(Axis(0), model.elites());
     let width = obs.ncols();
     elites.slice(s![.., .., ..width]).mean_axis(Axis(0)).expect("a model has at least one elite")

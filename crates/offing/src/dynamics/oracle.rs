@@ -252,8 +252,8 @@ fn follow_one(
 }
 
 impl DynamicsModel for Oracle<'_> {
-    fn forecast(&self, obs: &Mat, act: &Mat) -> Prediction {
-        forecast_of(&mean_of(&self.replay_or_nan(obs, act).batch))
+    fn predict(&self, obs: &Mat, act: &Mat) -> Prediction {
+        prediction_of(&mean_of(&self.replay_or_nan(obs, act).batch))
     }
 
     /// The simulator's own verdict on (s, a); `next_obs` is not looked at.
@@ -264,9 +264,9 @@ impl DynamicsModel for Oracle<'_> {
     fn step(&self, obs: &Mat, act: &Mat, members: Members, _rng: &mut Rng) -> ModelStep {
         let batch = self.replay_or_nan(obs, act).batch;
         let mean = mean_of(&batch);
-        let forecast = (members == Members::All).then(|| forecast_of(&mean));
+        let prediction = (members == Members::All).then(|| prediction_of(&mean));
         let (member, std) = (Array1::zeros(obs.nrows()), Mat::zeros(mean.raw_dim()));
-        ModelStep { batch, member, mean, std, forecast }
+        ModelStep { batch, member, mean, std, prediction }
     }
 }
 
@@ -280,7 +280,7 @@ fn mean_of(batch: &Batch) -> Mat {
 }
 
 /// One member that is sure.
-fn forecast_of(mean: &Mat) -> Prediction {
+fn prediction_of(mean: &Mat) -> Prediction {
     let mean = mean.clone().insert_axis(Axis(0));
     Prediction { std: Array3::zeros(mean.raw_dim()), mean }
 }
@@ -317,7 +317,7 @@ mod tests {
             assert_eq!(step.mean.row(i).to_vec()[..4], next);
         }
         assert!(step.batch.done[3] && step.std.iter().all(|&v| v == 0.0));
-        assert_eq!(step.forecast.unwrap().mean.dim(), (1, 200, 5));
+        assert_eq!(step.prediction.unwrap().mean.dim(), (1, 200, 5));
         assert_eq!(oracle.counts(), LostCounts { rows: 200, ..Default::default() });
         assert_eq!(oracle.done(&obs, &act, &obs), step.batch.done);
     }

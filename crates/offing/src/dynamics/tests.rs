@@ -116,7 +116,7 @@ fn training_resumes_bit_for_bit_in_the_middle_of_an_epoch() {
 fn a_step_by_one_member_is_that_members_forecast() {
     let rows = world(900, 3);
     let model = fit(&small(), &rows, 2);
-    let all = model.forecast(&rows.obs, &rows.act);
+    let all = model.predict(&rows.obs, &rows.act);
     assert_eq!(all.mean.dim(), (3, 900, 4));
     let (mut a, mut b) = (Rng::stream(0, "step", 0), Rng::stream(0, "step", 0));
     let one = model.step(&rows.obs, &rows.act, Members::One, &mut a);
@@ -125,7 +125,7 @@ fn a_step_by_one_member_is_that_members_forecast() {
         (&one.batch, &one.member, &one.mean, &one.std),
         (&many.batch, &many.member, &many.mean, &many.std)
     );
-    assert!(one.forecast.is_none() && many.forecast.as_ref() == Some(&all));
+    assert!(one.prediction.is_none() && many.prediction.as_ref() == Some(&all));
     let used: std::collections::BTreeSet<usize> = one.member.iter().map(|&m| m as usize).collect();
     assert_eq!(used, model.elites().iter().copied().collect());
     for i in [0, 119, 500, 899] {
@@ -146,12 +146,12 @@ fn a_step_by_one_member_is_that_members_forecast() {
 fn a_row_does_not_depend_on_the_rows_around_it_and_a_saved_model_is_the_model() {
     let rows = world(400, 4);
     let model = fit(&small(), &rows, 2);
-    let all = model.forecast(&rows.obs, &rows.act);
+    let all = model.predict(&rows.obs, &rows.act);
     let back =
         Ensemble::load(&Tensors::from_bytes(&model.save().to_bytes().unwrap()).unwrap(), &ThreadPool::new(1))
             .unwrap();
     let some = rows.select(&[3, 399, 7]);
-    let few = back.forecast(&some.obs, &some.act);
+    let few = back.predict(&some.obs, &some.act);
     for (i, row) in [3, 399, 7].into_iter().enumerate() {
         assert_eq!(few.mean.slice(s![.., i, ..]), all.mean.slice(s![.., row, ..]));
         assert_eq!(few.std.slice(s![.., i, ..]), all.std.slice(s![.., row, ..]));

@@ -99,7 +99,7 @@ fn fitted_q_orders_policies_as_the_simulator_does_on_any_number_of_threads() {
 struct Counting;
 
 impl DynamicsModel for Counting {
-    fn forecast(&self, obs: &Mat, _act: &Mat) -> Prediction {
+    fn predict(&self, obs: &Mat, _act: &Mat) -> Prediction {
         let shape = (1, obs.nrows(), obs.ncols() + 1);
         Prediction { mean: Array3::zeros(shape), std: Array3::zeros(shape) }
     }

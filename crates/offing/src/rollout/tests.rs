@@ -9,8 +9,8 @@ use crate::uncertainty::{BuildContext, UncertaintyConfig};
 struct Drift;
 
 impl DynamicsModel for Drift {
-    fn forecast(&self, _obs: &Mat, _act: &Mat) -> Prediction {
-        unreachable!("nobody here reads forecasts")
+    fn predict(&self, _obs: &Mat, _act: &Mat) -> Prediction {
+        unreachable!("nobody here reads predictions")
     }
 
     fn done(&self, _obs: &Mat, _act: &Mat, next_obs: &Mat) -> Array1<bool> {

@@ -27,10 +27,12 @@ mod checkpoints;
 mod timer;
 mod events;
 mod metrics;
+mod provenance;
 #[cfg(test)]
 mod tests;
 
 pub use metrics::{Record, read_metrics};
+pub use provenance::{Provenance, cores, cpu_name};
 pub use timer::PhaseTimer;
 
 use std::fs::{self, File};

@@ -17,21 +17,18 @@ mod hooks;
 mod run_config;
 
 pub use behaviour::{DATA_CARD, behaviour_score, mean_return, reference_of};
-pub use hooks::{Estimator, Hooks};
-pub use run_config::{DataSource, RunConfig, RunManifest};
+pub use hooks::Hooks;
+pub use run_config::{DataSource, RunConfig, RunManifest, slug};
 
 use std::path::{Path, PathBuf};
 
-use crate::algorithms::{self, Configured, Evaluator, Event, Scores, Session, TrainConfig};
-use crate::config;
+use crate::algorithms::{self, Configured, Scores, TrainConfig};
 use crate::data::Dataset;
-use crate::env::{Env, EnvPool, Physics};
+use crate::env::Physics;
 use crate::error::{Error, Result, invalid};
-use crate::home::Home;
-use crate::nn::ThreadPool;
-use crate::run::{CONFIG, ControlFlow, PhaseTimer, Provenance, RunDir, newest_step};
+use crate::run::{PhaseTimer, Provenance, RunDir, newest_step};
 use crate::sac::Actor;
-use crate::uncertainty::Uncertainty;
+use crate::uncertainty::{CustomConfig, CustomEstimator};
 
 /// A run before it starts.
 #[derive(Debug)]
@@ -78,15 +75,16 @@ pub fn train(config: &RunConfig, hooks: &mut Hooks<'_>) -> Result<Trained> {
 ///
 /// # Errors
 /// As [`train`].
-pub fn train_with(
+pub fn train_with<'a>(
     config: &RunConfig,
-    name: &str,
-    estimator: impl Fn(&crate::uncertainty::BuildContext<'_>) -> Result<Box<dyn Uncertainty>> + Sync,
-    hooks: &mut Hooks<'_>,
+    estimator: CustomEstimator<'a>,
+    hooks: &mut Hooks<'a>,
 ) -> Result<Trained> {
-    let config = config.clone().set(format!("uncertainty={{kind=\"custom\",name={name:?}}}"));
-    let mut hooks = hooks.with_estimator(name, &estimator);
-    train(&config, &mut hooks)
+    let config = config.clone().set(format!("uncertainty={{kind=\"custom\",name={:?}}}", estimator.name()));
+    hooks.estimators.push(estimator);
+    let trained = train(&config, hooks);
+    hooks.estimators.pop();
+    trained
 }
 
 /// Puts the layers of settings together, finds the data and validates both. Nothing is written.
@@ -94,7 +92,7 @@ pub fn train_with(
 /// # Errors
 /// As [`train`].
 pub fn prepare(config: &RunConfig, hooks: &mut Hooks<'_>) -> Result<PreparedRun> {
-    let request = config.resolve(hooks.registry())?;
+    let request = config.resolve(&hooks.registry)?;
     let train = request.configured.algorithm.train_config();
     let data = match (&config.data, &request.digest) {
         (DataSource::Rows(data), _) => hooks.adapt((**data).clone(), request.rows, train),
@@ -107,7 +105,7 @@ pub fn prepare(config: &RunConfig, hooks: &mut Hooks<'_>) -> Result<PreparedRun>
         }
         (DataSource::Named(_), None) => hooks.load(&request.dataset, request.rows, train)?,
     };
-    algorithms::validate_for(request.configured.algorithm.as_ref(), &data)?;
+    validate(&request.configured, &data, hooks)?;
     let manifest = RunManifest {
         algorithm: request.algorithm.to_string(),
         dataset: request.dataset,
@@ -130,7 +128,7 @@ pub fn prepare(config: &RunConfig, hooks: &mut Hooks<'_>) -> Result<PreparedRun>
 /// A directory that holds no run, settings that this version does not know, other data.
 pub fn resume(dir: &Path, hooks: &mut Hooks<'_>) -> Result<PreparedRun> {
     let manifest = RunManifest::read(dir)?;
-    let configured = manifest.configure(hooks.registry())?;
+    let configured = manifest.configure(&hooks.registry)?;
     let place = data_near(&manifest.dataset, dir);
     let train = configured.algorithm.train_config();
     let Some(data) = hooks.find_same(&place, manifest.rows, train, &manifest.data)? else {
@@ -142,9 +140,21 @@ pub fn resume(dir: &Path, hooks: &mut Hooks<'_>) -> Result<PreparedRun> {
     };
     let prepared = PreparedRun { manifest, configured, dir: dir.to_path_buf(), data };
     if !prepared.is_finished() {
-        algorithms::validate_for(prepared.configured.algorithm.as_ref(), &prepared.data)?;
+        validate(&prepared.configured, &prepared.data, hooks)?;
     }
     Ok(prepared)
+}
+
+/// Says what these data cannot serve, and whether an estimator from outside is missing.
+fn validate(configured: &Configured, data: &Dataset, hooks: &Hooks<'_>) -> Result<()> {
+    let estimator = configured.settings.get("uncertainty").cloned();
+    let kind = estimator.as_ref().and_then(|e| e.get("kind")?.as_str());
+    if kind == Some("custom")
+        && let Some(name) = estimator.as_ref().and_then(|e| e.get("name")?.as_str())
+    {
+        CustomConfig { name: name.into() }.find(&hooks.estimators)?;
+    }
+    algorithms::validate_for(configured.algorithm.as_ref(), data)
 }
 
 impl PreparedRun {
@@ -204,10 +214,11 @@ impl PreparedRun {
         if !finished {
             Provenance::here(&hooks.program).sign(&self.dir)?;
         }
-        let (done, timer, scores) = hooks.in_session(&self.data, physics, self.manifest.seed, run, |session| {
-            let done = algorithms::train(self.configured.algorithm.as_ref(), session);
-            Ok((done, session.timer.clone(), session.scores))
-        })?;
+        let (done, timer, scores) =
+            hooks.in_session(&self.data, physics, self.manifest.seed, run, |session| {
+                let done = algorithms::train(self.configured.algorithm.as_ref(), session);
+                Ok((done, session.timer.clone(), session.scores))
+            })?;
         let policy = match done {
             Err(Error::Stopped) => None,
             other => other?,

@@ -26,10 +26,7 @@ pub enum Norm {
     L2Std,
 }
 
-#[derive(Debug)]
-pub(super) struct MaxAleatoric(pub(super) AleatoricConfig);
-
-impl EnsembleScore for MaxAleatoric {
+impl EnsembleScore for AleatoricConfig {
     fn id(&self) -> &'static str {
         "aleatoric"
     }
@@ -37,11 +34,11 @@ impl EnsembleScore for MaxAleatoric {
     fn score(&self, row: &MemberPredictions<'_>, _member: Option<usize>) -> f32 {
         let size = |m: usize| {
             let square = |s: &f32| f64::from(*s).powi(2);
-            match self.0.norm {
+            match self.norm {
                 Norm::Frobenius => row.std(m).iter().map(|s| square(s).powi(2)).sum::<f64>(),
                 Norm::L2Std => row.std(m).iter().map(square).sum::<f64>(),
             }
         };
-        (0..row.members).map(size).fold(0.0, f64::max).sqrt() as f32
+        (0..row.members()).map(size).fold(0.0, f64::max).sqrt() as f32
     }
 }

@@ -7,8 +7,9 @@
 use ndarray::{Array1, Array2, Axis};
 use serde::{Deserialize, Serialize};
 
+use super::{BuildContext, EstimatorConfig, Uncertainty, no_critics};
 use crate::batch::Mat;
-use crate::dynamics::Prediction;
+use crate::dynamics::{EnsembleConfig, Prediction};
 use crate::error::{Error, Result};
 use crate::nn::{Noise, ThreadPool, Weights};
 use crate::rng::Rng;
@@ -29,8 +30,8 @@ impl Default for BellmanStdConfig {
 }
 
 impl BellmanStdConfig {
-    /// Says what is wrong with the values for a model with so many elites, if anything.
-    pub(crate) fn check(&self, elites: usize) -> Result<()> {
+    /// Finds settings that cannot work for a model with so many elites.
+    pub(crate) fn validate_for(&self, elites: usize) -> Result<()> {
         if elites < 2 || self.samples == 0 {
             return Err(Error::Invalid(format!(
                 "bellman-std: wanted at least two elites and one sample, found {elites} and {}; raise \
@@ -39,6 +40,20 @@ impl BellmanStdConfig {
             )));
         }
         Ok(())
+    }
+}
+
+impl EstimatorConfig for BellmanStdConfig {
+    fn validate(&self, _rows: usize, model: &EnsembleConfig) -> Result<()> {
+        self.validate_for(model.elites)
+    }
+
+    fn build(&self, _context: &BuildContext<'_>) -> Result<Box<dyn Uncertainty>> {
+        Err(no_critics("bellman-std"))
+    }
+
+    fn needs_critics(&self) -> bool {
+        true
     }
 }
 
@@ -55,16 +70,22 @@ impl BellmanStd {
     /// # Errors
     /// Fewer than two members, or no samples.
     pub fn new(config: &BellmanStdConfig, elites: &[usize]) -> Result<Self> {
-        config.check(elites.len())?;
+        config.validate_for(elites.len())?;
         Ok(Self { config: config.clone(), elites: elites.to_vec() })
     }
 
-    /// One score a row of the forecast, by the agent's target critics. Noise depends on `rng`, a row's number and the number of rows.
+    /// One score a row of the prediction, by the agent's target critics. Noise depends on `rng`, a row's number and the number of rows.
     ///
     /// # Panics
-    /// When the forecast has fewer members than the elites name, or states of another width than the agent's.
-    pub fn score(&self, forecast: &Prediction, agent: &Sac, pool: &ThreadPool, rng: &mut Rng) -> Array1<f32> {
-        let (_, rows, width) = forecast.mean.dim();
+    /// When the prediction has fewer members than the elites name, or states of another width than the agent's.
+    pub fn score(
+        &self,
+        prediction: &Prediction,
+        agent: &Sac,
+        pool: &ThreadPool,
+        rng: &mut Rng,
+    ) -> Array1<f32> {
+        let (_, rows, width) = prediction.mean.dim();
         let (obs_dim, samples) = (width - 1, self.config.samples);
         // All draws in one matrix, elite after elite, draw after draw: one long pass through each network.
         let mut next = Mat::zeros((self.elites.len() * samples * rows, obs_dim));
@@ -73,7 +94,7 @@ impl BellmanStd {
         pool.for_each_mut(&mut draws, |i, draw| {
             let member = self.elites[i / samples];
             let (mean, std) =
-                (forecast.mean.index_axis(Axis(0), member), forecast.std.index_axis(Axis(0), member));
+                (prediction.mean.index_axis(Axis(0), member), prediction.std.index_axis(Axis(0), member));
             let mut eps = vec![0.0f32; rows * obs_dim];
             noise.fill(i * rows, obs_dim, &mut eps);
             for ((row, col), x) in draw.indexed_iter_mut() {
@@ -107,7 +128,7 @@ mod tests {
     }
 
     /// Members that agree up to `apart`, without noise of their own.
-    fn forecast(apart: f32, std: f32) -> Prediction {
+    fn prediction(apart: f32, std: f32) -> Prediction {
         let mean = Array3::from_shape_fn((4, 20, 4), |(m, i, j)| (i + j) as f32 / 10.0 + apart * m as f32);
         Prediction { std: Array3::from_elem((4, 20, 4), std), mean }
     }
@@ -118,7 +139,7 @@ mod tests {
         let agent = agent(&pool);
         let score = |samples, apart| {
             let it = BellmanStd::new(&BellmanStdConfig { samples }, &[0, 2, 3]).unwrap();
-            it.score(&forecast(apart, 0.01), &agent, &pool, &mut Rng::stream(1, "noise", 0)).sum()
+            it.score(&prediction(apart, 0.01), &agent, &pool, &mut Rng::stream(1, "noise", 0)).sum()
         };
         let (few, many, apart) = (score(4, 0.0), score(100, 0.0), score(100, 1.0));
         assert!(many < 0.5 * few && apart > 3.0 * many, "{few} {many} {apart}");
@@ -130,7 +151,7 @@ mod tests {
         let it = BellmanStd::new(&cfg, &[1, 2]).unwrap();
         let run = |threads| {
             let pool = ThreadPool::new(threads);
-            it.score(&forecast(0.1, 0.1), &agent(&pool), &pool, &mut Rng::stream(1, "noise", 0))
+            it.score(&prediction(0.1, 0.1), &agent(&pool), &pool, &mut Rng::stream(1, "noise", 0))
         };
         assert_eq!(run(1), run(3));
         assert!(BellmanStd::new(&cfg, &[1]).unwrap_err().to_string().contains("two elites"));

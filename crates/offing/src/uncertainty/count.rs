@@ -11,10 +11,10 @@
 use ndarray::Array1;
 use serde::{Deserialize, Serialize};
 
-use super::coder::{Coder, Trunk};
-use super::{Uncertainty, finite};
+use super::coder::{Coder, Trunk, linear};
+use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::{Batch, Mat};
-use crate::dynamics::{Ensemble, Members, ModelStep};
+use crate::dynamics::{Ensemble, EnsembleConfig, Members, ModelStep};
 use crate::error::{Error, Result};
 use crate::nn::ThreadPool;
 
@@ -100,7 +100,7 @@ impl Count {
         pool: &ThreadPool,
         seed: u64,
     ) -> Result<Self> {
-        config.check(data.len(), model.members())?;
+        config.validate_for(data.len(), model.members())?;
         if (data.obs_dim(), data.act_dim()) != (model.obs_dim(), model.act_dim()) {
             return Err(Error::Invalid(format!(
                 "count: wanted rows of the model's {} observations and {} actions, found {} and {}",
@@ -191,9 +191,23 @@ impl Uncertainty for Count {
     }
 }
 
+impl EstimatorConfig for CountConfig {
+    fn validate(&self, rows: usize, model: &EnsembleConfig) -> Result<()> {
+        if model.hidden.is_empty() {
+            return Err(linear());
+        }
+        self.validate_for(rows, model.members)
+    }
+
+    fn build(&self, context: &BuildContext<'_>) -> Result<Box<dyn Uncertainty>> {
+        let model = context.model_for("count")?;
+        Ok(Box::new(Count::new(self, context.data, model, &context.pool, context.seed)?))
+    }
+}
+
 impl CountConfig {
-    /// Says what is wrong with the values for so many rows and a model of so many members, if anything.
-    pub(super) fn check(&self, rows: usize, members: usize) -> Result<()> {
+    /// Finds settings that cannot work for so many rows and a model of so many members.
+    fn validate_for(&self, rows: usize, members: usize) -> Result<()> {
         let fail = |what: String| Err(Error::Invalid(format!("count: {what}")));
         if !(1..=64).contains(&self.bits) {
             return fail(format!("wanted from 1 to 64 bits, found {}; the authors use 32 and 50", self.bits));
@@ -220,7 +234,6 @@ impl CountConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dynamics::EnsembleConfig;
     use crate::rng::Rng;
 
     /// Three tight clusters of very different sizes.

@@ -41,8 +41,8 @@ fn hidden() -> usize {
 }
 
 impl EmbeddingConfig {
-    /// Says what is wrong with the sizes, if anything.
-    pub(super) fn check(&self) -> Result<()> {
+    /// Finds sizes that cannot work.
+    pub(super) fn validate(&self) -> Result<()> {
         let (dim, hidden) = match *self {
             Self::Projection { dim, .. } => (dim, 1),
             Self::Network { dim, hidden, .. } => (dim, hidden),

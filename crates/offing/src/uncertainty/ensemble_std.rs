@@ -9,10 +9,7 @@ use super::members::{EnsembleScore, MemberPredictions};
 #[serde(default, deny_unknown_fields)]
 pub struct EnsembleStdConfig {}
 
-#[derive(Debug)]
-pub(super) struct EnsembleStd;
-
-impl EnsembleScore for EnsembleStd {
+impl EnsembleScore for EnsembleStdConfig {
     fn id(&self) -> &'static str {
         "ensemble-std"
     }

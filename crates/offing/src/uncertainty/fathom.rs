@@ -18,13 +18,13 @@ use serde::{Deserialize, Serialize};
 
 use super::linalg::root_floored;
 use super::local_fit::{Fit, Stored};
-use super::members::{EnsembleScore, apply};
-use super::mixture_std::MixtureStd;
+use super::members::{apply, every_prediction, predict_in_chunks};
+use super::mixture_std::MixtureStdConfig;
 use super::space::{SearchVector, moments};
 use super::sumo::{Sumo, SumoConfig, fault};
-use super::{Uncertainty, finite};
+use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::{Batch, Mat};
-use crate::dynamics::{DynamicsModel, Members, ModelStep};
+use crate::dynamics::{DynamicsModel, EnsembleConfig, Members, ModelStep};
 use crate::error::{Error, Result};
 use crate::nn::ThreadPool;
 use crate::rng::Rng;
@@ -66,13 +66,13 @@ pub enum Variant {
     /// B: √(e·u), u being SUMO's score: search alone, no ensemble.
     #[default]
     Search,
-    /// C: (e·u·mixture-std)^⅓: needs every member's forecast.
+    /// C: (e·u·mixture-std)^⅓: needs every member's prediction.
     Ensemble,
 }
 
 impl FathomConfig {
-    /// Says what is wrong with the values for so many rows, if anything.
-    pub(super) fn check(&self, rows: usize) -> Result<()> {
+    /// Finds settings that cannot work for so many rows.
+    fn validate_for(&self, rows: usize) -> Result<()> {
         if rows < NEIGHBORS + 2 {
             return Err(Error::Invalid(format!(
                 "fathom: wanted at least {} rows of data, found {rows}",
@@ -87,6 +87,17 @@ impl FathomConfig {
             }
         }
         Ok(())
+    }
+}
+
+impl EstimatorConfig for FathomConfig {
+    fn validate(&self, rows: usize, _model: &EnsembleConfig) -> Result<()> {
+        self.validate_for(rows)
+    }
+
+    fn build(&self, context: &BuildContext<'_>) -> Result<Box<dyn Uncertainty>> {
+        let model = context.model.map(|m| m as &dyn DynamicsModel);
+        Ok(Box::new(Fathom::new(self, context.data, model, &context.pool, context.seed)?))
     }
 }
 
@@ -118,7 +129,7 @@ impl Fathom {
         pool: &ThreadPool,
         seed: u64,
     ) -> Result<Self> {
-        config.check(data.len())?;
+        config.validate_for(data.len())?;
         // Refuses what is not finite, and is needed anyway for variants B and C.
         let sumo = Sumo::new(&SumoConfig::default(), data, pool.threads())?;
         let delta = &data.next_obs - &data.obs;
@@ -256,13 +267,8 @@ impl Uncertainty for Fathom {
     fn score(&self, step: &ModelStep) -> Result<Array1<f32>> {
         let e = self.error_rows(&step.batch)?;
         let u = self.sumo.as_ref().map(|s| s.score_rows(&step.batch)).transpose()?;
-        let mixture = match (&self.variant, &step.forecast) {
-            (Variant::Ensemble, Some(forecast)) => Some(apply(&MixtureStd, forecast, None)),
-            (Variant::Ensemble, None) => {
-                return Err(Error::Invalid(
-                    "fathom: wanted every member's forecast, found a step by one member".into(),
-                ));
-            }
+        let mixture = match self.variant {
+            Variant::Ensemble => Some(apply(&MixtureStdConfig {}, every_prediction("fathom", step)?, None)),
             _ => None,
         };
         let at = |from: &Option<Array1<f32>>, row: usize| from.as_ref().map_or(1.0, |f| f[row]);
@@ -360,12 +366,10 @@ fn sample(n: usize, count: usize, rng: &mut Rng) -> Vec<usize> {
 /// The data's own mixture deviations.
 fn mixture(model: &dyn DynamicsModel, data: &Batch) -> Result<Vec<f32>> {
     let mut all = Vec::with_capacity(data.len());
-    for first in (0..data.len()).step_by(SWEEP) {
-        let rows = first..(first + SWEEP).min(data.len());
-        let cut = |m: &Mat| m.slice(ndarray::s![rows.clone(), ..]).to_owned();
-        let forecast = model.forecast(&cut(&data.obs), &cut(&data.act));
-        all.extend(finite(MixtureStd.id(), apply(&MixtureStd, &forecast, None))?);
-    }
+    predict_in_chunks(model, data, data.len(), |prediction| {
+        all.extend(finite("mixture-std", apply(&MixtureStdConfig {}, prediction, None))?);
+        Ok(())
+    })?;
     Ok(all)
 }
 

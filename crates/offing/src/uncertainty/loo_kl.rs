@@ -27,33 +27,30 @@ pub enum Held {
     Mean,
 }
 
-#[derive(Debug)]
-pub(super) struct LooKl(pub(super) LooKlConfig);
-
-impl EnsembleScore for LooKl {
+impl EnsembleScore for LooKlConfig {
     fn id(&self) -> &'static str {
         "loo-kl"
     }
 
     fn score(&self, row: &MemberPredictions<'_>, member: Option<usize>) -> f32 {
-        let all = (0..row.members).map(|m| divergence(row, m));
-        let score = match (self.0.member, member) {
+        let all = (0..row.members()).map(|m| divergence(row, m));
+        let score = match (self.member, member) {
             (Held::Chosen, Some(m)) => divergence(row, m),
             (Held::Chosen, None) => all.fold(0.0, f64::max),
-            (Held::Mean, _) => all.sum::<f64>() / row.members as f64,
+            (Held::Mean, _) => all.sum::<f64>() / row.members() as f64,
         };
         score as f32
     }
 
-    fn check(&self, members: usize) -> Result<(), String> {
-        if members < 2 { Err("at least two members to compare".into()) } else { Ok(()) }
+    fn min_members(&self) -> usize {
+        2
     }
 }
 
 /// ½ Σ_d [ln(v₋ᵢ/vᵢ) + (vᵢ + (μᵢ − μ₋ᵢ)²)/v₋ᵢ − 1].
 fn divergence(row: &MemberPredictions<'_>, held: usize) -> f64 {
-    let others = || (0..row.members).filter(|&m| m != held);
-    let n = (row.members - 1) as f64;
+    let others = || (0..row.members()).filter(|&m| m != held);
+    let n = (row.members() - 1) as f64;
     let mut sum = 0.0;
     for d in 0..row.width() {
         let mean = others().map(|m| f64::from(row.mean(m)[d])).sum::<f64>() / n;

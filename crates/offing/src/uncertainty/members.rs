@@ -1,118 +1,175 @@
-//! What the scores over an ensemble's members share: they read a forecast and need the data's largest score.
+//! Scores over the predictions of an ensemble's members: the trait of such a score, and the estimator made from it.
 
 use ndarray::Array1;
 
-use super::{Uncertainty, finite};
+use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::Batch;
-use crate::dynamics::{DynamicsModel, Members, ModelStep, Prediction};
+use crate::dynamics::{DynamicsModel, EnsembleConfig, Members, ModelStep, Prediction};
 use crate::error::{Error, Result};
 
-/// Rows of the data that are forecast at once: some tens of megabytes.
+/// Rows of the data predicted at once: some tens of megabytes.
 const CHUNK: usize = 8192;
 
-/// Rows that tell whether a rule works.
+/// Rows that show whether a score works at all.
 const GLANCE: usize = 64;
 
-/// A score of one row's forecasts.
-pub(super) trait EnsembleScore: std::fmt::Debug + Send + Sync {
+/// A score of what an ensemble's members predict for one row. [`EnsembleEstimator`] makes an estimator of it.
+///
+/// ```
+/// use offing::uncertainty::{EnsembleScore, MemberPredictions};
+/// /// How far apart the members' predicted rewards are.
+/// #[derive(Debug)]
+/// struct RewardRange;
+///
+/// impl EnsembleScore for RewardRange {
+///     fn id(&self) -> &'static str {
+///         "reward-range"
+///     }
+///     fn score(&self, row: &MemberPredictions<'_>, _member: Option<usize>) -> f32 {
+///         let rewards = (0..row.members()).map(|m| row.mean(m)[row.width() - 1]);
+///         rewards.clone().fold(f32::MIN, f32::max) - rewards.fold(f32::MAX, f32::min)
+///     }
+/// }
+/// ```
+pub trait EnsembleScore: std::fmt::Debug + Send + Sync {
     /// The estimator's id, for messages.
     fn id(&self) -> &'static str;
 
     /// Score of a row. `member` made the step; it is `None` for rows of the data, which no member made.
     fn score(&self, row: &MemberPredictions<'_>, member: Option<usize>) -> f32;
 
-    /// What an ensemble of so many members lacks, if anything.
-    fn check(&self, members: usize) -> std::result::Result<(), String> {
-        let _ = members;
-        Ok(())
+    /// The fewest members it can compare.
+    fn min_members(&self) -> usize {
+        1
     }
 }
 
-/// Says what an ensemble of so many members lacks for a rule, if anything.
-pub(super) fn fits(rule: &dyn EnsembleScore, members: usize) -> Result<()> {
-    rule.check(members).map_err(|wanted| {
-        let id = rule.id();
-        Error::Invalid(format!("{id}: wanted {wanted}, found {members}; raise model.ensemble.members"))
-    })
+/// Settings that are a score over members are an estimator's settings.
+impl<S: EnsembleScore + Clone + 'static> EstimatorConfig for S {
+    fn validate(&self, _rows: usize, model: &EnsembleConfig) -> Result<()> {
+        check_members(self, model.members)
+    }
+
+    fn build(&self, context: &BuildContext<'_>) -> Result<Box<dyn Uncertainty>> {
+        Ok(Box::new(EnsembleEstimator::new(self.clone(), context)?))
+    }
+
+    fn ensemble_score(&self) -> Option<Box<dyn EnsembleScore>> {
+        Some(Box::new(self.clone()))
+    }
+}
+
+fn check_members(score: &dyn EnsembleScore, found: usize) -> Result<()> {
+    let (id, wanted) = (score.id(), score.min_members());
+    if found < wanted {
+        return Err(Error::Invalid(format!(
+            "{id}: wanted at least {wanted} members to compare, found {found}; raise model.ensemble.members"
+        )));
+    }
+    Ok(())
 }
 
 /// Every member's Gaussian over (s', r) for one row.
-pub(super) struct MemberPredictions<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct MemberPredictions<'a> {
     mean: &'a [f32],
     std: &'a [f32],
     width: usize,
     /// Distance between members in the arrays.
     stride: usize,
-    /// Members of the ensemble.
-    pub(super) members: usize,
+    members: usize,
 }
 
 impl MemberPredictions<'_> {
+    /// Members of the ensemble.
+    pub fn members(&self) -> usize {
+        self.members
+    }
+
+    /// Columns of (s', r): the reward is the last one.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
     /// Mean of (s', r) by a member.
-    pub(super) fn mean(&self, member: usize) -> &[f32] {
+    pub fn mean(&self, member: usize) -> &[f32] {
         &self.mean[member * self.stride..][..self.width]
     }
 
     /// Mean of s' alone.
-    pub(super) fn mean_obs(&self, member: usize) -> &[f32] {
+    pub fn mean_obs(&self, member: usize) -> &[f32] {
         &self.mean(member)[..self.width - 1]
     }
 
     /// Standard deviations of (s', r) by a member.
-    pub(super) fn std(&self, member: usize) -> &[f32] {
+    pub fn std(&self, member: usize) -> &[f32] {
         &self.std[member * self.stride..][..self.width]
     }
 
-    /// Columns of (s', r).
-    pub(super) fn width(&self) -> usize {
-        self.width
+    /// Mean over members of the means of one column, in f64.
+    pub fn center(&self, col: usize) -> f64 {
+        (0..self.members).map(|m| f64::from(self.mean(m)[col])).sum::<f64>() / self.members as f64
     }
 
     /// Variance over members of the means of one column, in f64.
-    pub(super) fn variance_of_means(&self, col: usize) -> f64 {
+    pub fn variance_of_means(&self, col: usize) -> f64 {
         let center = self.center(col);
         let square = |m: usize| (f64::from(self.mean(m)[col]) - center).powi(2);
         (0..self.members).map(square).sum::<f64>() / self.members as f64
     }
-
-    /// Mean over members of one column, in f64.
-    pub(super) fn center(&self, col: usize) -> f64 {
-        (0..self.members).map(|m| f64::from(self.mean(m)[col])).sum::<f64>() / self.members as f64
-    }
 }
 
-/// An estimator over the members' forecasts.
+/// An estimator that scores the members' predictions.
 #[derive(Debug)]
-pub(super) struct EnsembleEstimator {
-    rule: Box<dyn EnsembleScore>,
+pub struct EnsembleEstimator {
+    score: Box<dyn EnsembleScore>,
     max: f32,
 }
 
 impl EnsembleEstimator {
-    /// Finds the data's largest score for each rule, in one pass of forecasts over the data; with `baseline` false it looks
-    /// at a few rows only, to see whether the rules work at all, and has no largest score (NaN).
-    pub(super) fn calibrate(
-        rules: Vec<Box<dyn EnsembleScore>>,
+    /// An estimator by one score.
+    ///
+    /// # Errors
+    /// No ensemble in the context, too few members for the score, or scores of the data that are not finite.
+    pub fn new(score: impl EnsembleScore + 'static, context: &BuildContext<'_>) -> Result<Self> {
+        let mut all = Self::new_all(vec![Box::new(score)], context)?;
+        Ok(all.remove(0))
+    }
+
+    /// An estimator by each score, in one pass over the data.
+    pub(super) fn new_all(
+        scores: Vec<Box<dyn EnsembleScore>>,
+        context: &BuildContext<'_>,
+    ) -> Result<Vec<Self>> {
+        let Some(first) = scores.first() else { return Ok(Vec::new()) };
+        let model = context.model_for(first.id())?;
+        Self::calibrate(scores, model, context.data, context.needs_max_loo_score)
+    }
+
+    /// Finds the data's largest score, for each score, in one pass over the data. With `find_max` false it looks at a few
+    /// rows only, to see whether the scores work at all, and the largest score is NaN.
+    ///
+    /// # Errors
+    /// Too few members for a score, or scores that are not finite.
+    pub fn calibrate(
+        scores: Vec<Box<dyn EnsembleScore>>,
         model: &dyn DynamicsModel,
         data: &Batch,
-        baseline: bool,
+        find_max: bool,
     ) -> Result<Vec<Self>> {
         let mut all: Vec<Self> =
-            rules.into_iter().map(|rule| Self { rule, max: f32::NEG_INFINITY }).collect();
-        let looked_at = if baseline { data.len() } else { data.len().min(GLANCE) };
-        for first in (0..looked_at).step_by(CHUNK) {
-            let rows = first..(first + CHUNK).min(looked_at);
-            let cut = |m: &crate::Mat| m.slice(ndarray::s![rows.clone(), ..]).to_owned();
-            let forecast = model.forecast(&cut(&data.obs), &cut(&data.act));
-            let members = forecast.mean.dim().0;
-            for estimator in &mut all {
-                fits(&*estimator.rule, members)?;
-                let scores = finite(estimator.rule.id(), apply(&*estimator.rule, &forecast, None))?;
-                estimator.max = scores.iter().fold(estimator.max, |a, &b| a.max(b));
+            scores.into_iter().map(|score| Self { score, max: f32::NEG_INFINITY }).collect();
+        let rows = if find_max { data.len() } else { data.len().min(GLANCE) };
+        predict_in_chunks(model, data, rows, |prediction| {
+            for it in &mut all {
+                check_members(&*it.score, prediction.mean.dim().0)?;
+                let scores = finite(it.score.id(), apply(&*it.score, prediction, None))?;
+                it.max = scores.iter().fold(it.max, |a, &b| a.max(b));
             }
-        }
-        if !baseline {
-            all.iter_mut().for_each(|estimator| estimator.max = f32::NAN);
+            Ok(())
+        })?;
+        if !find_max {
+            all.iter_mut().for_each(|it| it.max = f32::NAN);
         }
         Ok(all)
     }
@@ -120,13 +177,8 @@ impl EnsembleEstimator {
 
 impl Uncertainty for EnsembleEstimator {
     fn score(&self, step: &ModelStep) -> Result<Array1<f32>> {
-        let forecast = step.forecast.as_ref().ok_or_else(|| {
-            Error::Invalid(format!(
-                "{}: wanted every member's forecast, found a step by one member",
-                self.rule.id()
-            ))
-        })?;
-        finite(self.rule.id(), apply(&*self.rule, forecast, Some(&step.member)))
+        let prediction = every_prediction(self.score.id(), step)?;
+        finite(self.score.id(), apply(&*self.score, prediction, Some(&step.member)))
     }
 
     fn needs(&self) -> Members {
@@ -138,21 +190,41 @@ impl Uncertainty for EnsembleEstimator {
     }
 }
 
-/// The rule on every row.
+/// Every member's prediction of a step, or an error that names the estimator that needs it.
+pub(super) fn every_prediction<'a>(id: &str, step: &'a ModelStep) -> Result<&'a Prediction> {
+    step.prediction.as_ref().ok_or_else(|| {
+        Error::Invalid(format!("{id}: wanted every member's prediction, found a step by one member"))
+    })
+}
+
+/// Calls `each` with the predictions for the first `rows` rows of the data, chunk after chunk.
+pub(super) fn predict_in_chunks(
+    model: &dyn DynamicsModel,
+    data: &Batch,
+    rows: usize,
+    mut each: impl FnMut(&Prediction) -> Result<()>,
+) -> Result<()> {
+    for first in (0..rows).step_by(CHUNK) {
+        let chunk = ndarray::s![first..(first + CHUNK).min(rows), ..];
+        each(&model.predict(&data.obs.slice(chunk).to_owned(), &data.act.slice(chunk).to_owned()))?;
+    }
+    Ok(())
+}
+
+/// The score of every row.
 pub(super) fn apply(
-    rule: &dyn EnsembleScore,
-    forecast: &Prediction,
+    score: &dyn EnsembleScore,
+    prediction: &Prediction,
     member: Option<&Array1<u32>>,
 ) -> Array1<f32> {
-    let (members, rows, width) = forecast.mean.dim();
-    let (mean, std) = (forecast.mean.as_standard_layout(), forecast.std.as_standard_layout());
+    let (members, rows, width) = prediction.mean.dim();
+    let (mean, std) = (prediction.mean.as_standard_layout(), prediction.std.as_standard_layout());
     let flat = "a standard layout is one slice";
     let (mean, std) = (mean.as_slice().expect(flat), std.as_slice().expect(flat));
-    let score = |row: usize| {
-        let at = row * width;
-        let opinions =
-            MemberPredictions { mean: &mean[at..], std: &std[at..], width, stride: rows * width, members };
-        rule.score(&opinions, member.map(|m| m[row] as usize))
+    let row_score = |row: usize| {
+        let (mean, std) = (&mean[row * width..], &std[row * width..]);
+        let predictions = MemberPredictions { mean, std, width, stride: rows * width, members };
+        score.score(&predictions, member.map(|m| m[row] as usize))
     };
-    (0..rows).map(score).collect()
+    (0..rows).map(row_score).collect()
 }

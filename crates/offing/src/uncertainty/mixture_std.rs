@@ -12,17 +12,14 @@ use super::members::{EnsembleScore, MemberPredictions};
 #[serde(default, deny_unknown_fields)]
 pub struct MixtureStdConfig {}
 
-#[derive(Debug)]
-pub(super) struct MixtureStd;
-
-impl EnsembleScore for MixtureStd {
+impl EnsembleScore for MixtureStdConfig {
     fn id(&self) -> &'static str {
         "mixture-std"
     }
 
     fn score(&self, row: &MemberPredictions<'_>, _member: Option<usize>) -> f32 {
         let noise = |d: usize| {
-            (0..row.members).map(|m| f64::from(row.std(m)[d]).powi(2)).sum::<f64>() / row.members as f64
+            (0..row.members()).map(|m| f64::from(row.std(m)[d]).powi(2)).sum::<f64>() / row.members() as f64
         };
         (0..row.width() - 1).map(|d| row.variance_of_means(d) + noise(d)).sum::<f64>().sqrt() as f32
     }

@@ -18,7 +18,7 @@
 mod aleatoric;
 mod bellman_std;
 mod coder;
-mod config;
+mod context;
 mod count;
 mod embedding;
 mod ensemble_std;
@@ -31,6 +31,7 @@ mod members;
 mod mixture_std;
 mod pairwise;
 mod pullback;
+mod registry;
 mod smooth;
 mod space;
 mod store;
@@ -38,22 +39,24 @@ mod sumo;
 
 pub use aleatoric::{AleatoricConfig, Norm};
 pub use bellman_std::{BellmanStd, BellmanStdConfig};
-pub use config::{BuildContext, UncertaintyConfig, build_all};
+pub use context::{BuildContext, CustomConfig, CustomEstimator};
 pub use count::{Count, CountConfig, Over};
 pub use embedding::{Distortion, Embedding, EmbeddingConfig};
 pub use ensemble_std::EnsembleStdConfig;
 pub use fathom::{Fathom, FathomConfig, Variant};
 pub use loo_kl::{Held, LooKlConfig};
+pub use members::{EnsembleEstimator, EnsembleScore, MemberPredictions};
 pub use mixture_std::MixtureStdConfig;
 pub use pairwise::{PairwiseConfig, Spread};
 pub use pullback::{Pullback, PullbackConfig};
+pub use registry::{UncertaintyConfig, build_all};
 pub use space::{Columns, Distance, SearchVector};
 pub use sumo::{Form, Sumo, SumoConfig, Threshold};
 
 use ndarray::Array1;
 pub use offing_knn::Neighbors;
 
-use crate::dynamics::{Members, ModelStep};
+use crate::dynamics::{EnsembleConfig, Members, ModelStep};
 use crate::error::{Error, Result};
 
 /// Scores imagined steps; larger means less to be trusted.
@@ -64,10 +67,10 @@ pub trait Uncertainty: std::fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Rows of other widths than the data had, values that are not finite, or a step without the members'
-    /// forecasts that [`needs`](Self::needs) asked for.
+    /// predictions that [`needs`](Self::needs) asked for.
     fn score(&self, step: &ModelStep) -> Result<Array1<f32>>;
 
-    /// Whether a step must carry every member's forecast.
+    /// Whether a step must carry every member's prediction.
     fn needs(&self) -> Members;
 
     /// The largest score the dataset's own rows get, each without help from itself (Eq. 7 with α = 1).
@@ -92,7 +95,7 @@ pub trait Uncertainty: std::fmt::Debug + Send + Sync {
     }
 
     /// What a user should know about these scores: how far an approximation is from what it stands for.
-    fn remark(&self) -> Option<String> {
+    fn warning(&self) -> Option<String> {
         None
     }
 
@@ -103,11 +106,40 @@ pub trait Uncertainty: std::fmt::Debug + Send + Sync {
     }
 }
 
+/// An estimator's settings: what the list in `registry.rs` needs to know of it.
+///
+/// The settings of a score over the members' predictions are an [`EnsembleScore`], which makes them this too.
+pub(crate) trait EstimatorConfig {
+    /// Finds settings that cannot work for so many rows and such a model, before the model is fitted.
+    fn validate(&self, rows: usize, model: &EnsembleConfig) -> Result<()>;
+
+    /// Builds the estimator.
+    fn build(&self, context: &BuildContext<'_>) -> Result<Box<dyn Uncertainty>>;
+
+    /// Whether only an algorithm can compute it, from its critics.
+    fn needs_critics(&self) -> bool {
+        false
+    }
+
+    /// The score over members, for estimators that are one: they are built together, in one pass over the data.
+    fn ensemble_score(&self) -> Option<Box<dyn EnsembleScore>> {
+        None
+    }
+}
+
 /// Where a row of the data lies: number of its episode and step in it. `None` beyond the last episode.
 pub fn locate(episodes: &[std::ops::Range<usize>], row: usize) -> Option<(usize, usize)> {
     let episode = episodes.partition_point(|e| e.end <= row);
     let range = episodes.get(episode)?;
     Some((episode, row.checked_sub(range.start)?))
+}
+
+/// The answer to callers that have no critics.
+fn no_critics(id: &str) -> Error {
+    Error::Invalid(format!(
+        "{id}: wanted the critics, which exist only while an algorithm trains; train `mobile` with it, or choose \
+         another estimator"
+    ))
 }
 
 /// Refuses scores that are not finite: a row so far out that its distance overflows.

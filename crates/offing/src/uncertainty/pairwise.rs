@@ -26,19 +26,16 @@ pub enum Spread {
     ToMean,
 }
 
-#[derive(Debug)]
-pub(super) struct MaxPairwise(pub(super) PairwiseConfig);
-
-impl EnsembleScore for MaxPairwise {
+impl EnsembleScore for PairwiseConfig {
     fn id(&self) -> &'static str {
         "pairwise"
     }
 
     fn score(&self, row: &MemberPredictions<'_>, _member: Option<usize>) -> f32 {
         let mut largest = 0.0f64;
-        match self.0.spread {
+        match self.spread {
             Spread::Pairs => {
-                for i in 0..row.members {
+                for i in 0..row.members() {
                     for j in 0..i {
                         let pair = row.mean_obs(i).iter().zip(row.mean_obs(j));
                         largest =
@@ -48,7 +45,7 @@ impl EnsembleScore for MaxPairwise {
             }
             Spread::ToMean => {
                 let center: Vec<f64> = (0..row.width() - 1).map(|c| row.center(c)).collect();
-                for i in 0..row.members {
+                for i in 0..row.members() {
                     let pair = row.mean_obs(i).iter().zip(&center);
                     largest = largest.max(pair.map(|(a, c)| (f64::from(*a) - c).powi(2)).sum());
                 }

@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 use super::latent::Latent;
 use super::smooth::{Radial, Smooth};
 use super::sumo::fault;
-use super::{Uncertainty, finite};
+use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::{Batch, Mat};
-use crate::dynamics::{Members, ModelStep};
+use crate::dynamics::{EnsembleConfig, Members, ModelStep};
 use crate::error::{Error, Result};
 use crate::nn::ThreadPool;
 
@@ -98,7 +98,7 @@ impl Pullback {
     /// # Errors
     /// Settings out of range, values that are not finite, or training that diverges.
     pub fn new(config: &PullbackConfig, data: &Batch, pool: &ThreadPool, seed: u64) -> Result<Self> {
-        config.check(data.len())?;
+        config.validate_for(data.len())?;
         crate::dynamics::check_rows(&Batch { rew: Array1::zeros(data.len()), ..data.clone() })?;
         let latent = Latent::fit(config, data, seed)?;
         let points = latent.embed(&data.obs, &data.act, pool);
@@ -214,9 +214,19 @@ impl Geometry {
     }
 }
 
+impl EstimatorConfig for PullbackConfig {
+    fn validate(&self, rows: usize, _model: &EnsembleConfig) -> Result<()> {
+        self.validate_for(rows)
+    }
+
+    fn build(&self, context: &BuildContext<'_>) -> Result<Box<dyn Uncertainty>> {
+        Ok(Box::new(Pullback::new(self, context.data, &context.pool, context.seed)?))
+    }
+}
+
 impl PullbackConfig {
-    /// Says what is wrong with the values for so many rows, if anything.
-    pub(super) fn check(&self, rows: usize) -> Result<()> {
+    /// Finds settings that cannot work for so many rows.
+    fn validate_for(&self, rows: usize) -> Result<()> {
         let fail = |what: String| Err(Error::Invalid(format!("pullback: {what}")));
         for (name, size) in [
             ("latent", self.latent),

@@ -109,7 +109,7 @@ impl Sumo {
     /// # Errors
     /// As [`Sumo::new`], and a cache that cannot be written.
     pub fn open(home: &Home, config: &SumoConfig, data: &Batch, threads: usize) -> Result<Self> {
-        config.check(data.len())?;
+        config.validate_for(data.len())?;
         let name = content_hash(config, data)?;
         let _lock = home.lock("index", &name)?;
         let file = home.dir("index")?.join(format!("{name}.knn"));

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::embedding::EmbeddingConfig;
 use super::space::{Columns, Distance, SearchVector, Space};
-use super::{Uncertainty, finite};
+use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::Batch;
-use crate::dynamics::{Members, ModelStep};
+use crate::dynamics::{EnsembleConfig, Members, ModelStep};
 use crate::error::{Error, Result};
 
 /// How the score is searched and written. Defaults are the paper's.
@@ -89,7 +89,7 @@ impl Sumo {
     /// # Errors
     /// `k` not below the number of rows, values that are not finite, (cosine) rows that are zero.
     pub fn new(config: &SumoConfig, data: &Batch, threads: usize) -> Result<Self> {
-        config.check(data.len())?;
+        config.validate_for(data.len())?;
         let (space, points) = Space::fit(config.vector, config.columns, config.embedding.as_ref(), data)?;
         let index = Tree::new(&tree(config, threads), points.view()).map_err(fault)?;
         Ok(Self { config: config.clone(), space, index, max_distance: OnceLock::new() })
@@ -216,7 +216,7 @@ impl Uncertainty for Sumo {
         Members::One
     }
 
-    fn remark(&self) -> Option<String> {
+    fn warning(&self) -> Option<String> {
         let d = self.space.distortion?;
         Some(format!(
             "sumo searches an embedding: distances become {:.2} ± {:.2} of what they are ({:.2} to {:.2}), {:.0} % of rows \
@@ -249,8 +249,8 @@ impl Uncertainty for Sumo {
 }
 
 impl SumoConfig {
-    /// Says what is wrong with the values for a dataset of `rows` rows, if anything.
-    pub fn check(&self, rows: usize) -> Result<()> {
+    /// Finds settings that cannot work for a dataset of `rows` rows.
+    pub fn validate_for(&self, rows: usize) -> Result<()> {
         if self.k == 0 || self.k >= rows {
             return Err(Error::Invalid(format!(
                 "sumo: wanted k from 1 to {} (one less than the data's {rows} rows), found {}; the paper has 1",
@@ -264,7 +264,21 @@ impl SumoConfig {
                     .into(),
             ));
         }
-        self.embedding.as_ref().map_or(Ok(()), EmbeddingConfig::check)
+        self.embedding.as_ref().map_or(Ok(()), EmbeddingConfig::validate)
+    }
+}
+
+impl EstimatorConfig for SumoConfig {
+    fn validate(&self, rows: usize, _model: &EnsembleConfig) -> Result<()> {
+        self.validate_for(rows)
+    }
+
+    fn build(&self, context: &BuildContext<'_>) -> Result<Box<dyn Uncertainty>> {
+        let threads = context.pool.threads();
+        Ok(Box::new(match context.home {
+            Some(home) => Sumo::open(home, self, context.data, threads)?,
+            None => Sumo::new(self, context.data, threads)?,
+        }))
     }
 }
 

@@ -2,12 +2,7 @@
 
 use ndarray::{Array1, Array3, Axis};
 
-use super::aleatoric::MaxAleatoric;
-use super::ensemble_std::EnsembleStd;
-use super::loo_kl::LooKl;
-use super::members::{EnsembleScore, apply};
-use super::mixture_std::MixtureStd;
-use super::pairwise::MaxPairwise;
+use super::members::apply;
 use super::*;
 use crate::batch::{Batch, Mat};
 use crate::dynamics::{DynamicsModel, Ensemble, EnsembleConfig, Prediction};
@@ -51,7 +46,7 @@ fn model(data: &Batch) -> Ensemble {
 /// Every estimator as listed, every variant that another code path serves, small enough for a test.
 fn configs() -> Vec<UncertaintyConfig> {
     let mut all: Vec<UncertaintyConfig> =
-        UncertaintyConfig::all().into_iter().filter(UncertaintyConfig::is_built_once).collect();
+        UncertaintyConfig::all().into_iter().filter(|c| !c.needs_critics()).collect();
     for config in &mut all {
         match config {
             UncertaintyConfig::Count(c) => {
@@ -100,14 +95,8 @@ fn configs() -> Vec<UncertaintyConfig> {
 }
 
 fn source<'a>(data: &'a Batch, model: &'a Ensemble, threads: usize) -> BuildContext<'a> {
-    BuildContext {
-        data,
-        model: Some(model),
-        pool: ThreadPool::new(threads),
-        seed: 3,
-        home: None,
-        baseline: true,
-    }
+    let pool = ThreadPool::new(threads);
+    BuildContext { model: Some(model), pool, seed: 3, ..BuildContext::of_data(data) }
 }
 
 #[test]
@@ -134,7 +123,7 @@ fn every_estimator_conforms() {
         }
         let mut moved = step.clone();
         moved.batch.obs.row_mut(5).fill(9.0);
-        if let Some(f) = moved.forecast.as_mut() {
+        if let Some(f) = moved.prediction.as_mut() {
             f.mean.index_axis_mut(Axis(1), 5).fill(9.0);
         }
         let moved = it.score(&moved).unwrap();
@@ -146,12 +135,12 @@ fn every_estimator_conforms() {
             let want: Vec<bool> = scores.iter().map(|&u| u > threshold).collect();
             assert_eq!(it.exceeds(&step, threshold).unwrap(), want, "{name}");
         }
-        let lone = ModelStep { forecast: None, ..step.clone() };
+        let lone = ModelStep { prediction: None, ..step.clone() };
         match it.needs() {
             Members::One => assert_eq!(it.score(&lone).unwrap(), scores, "{name}: one member is enough"),
             Members::All => {
                 let message = it.score(&lone).unwrap_err().to_string();
-                assert!(message.contains("every member's forecast"), "{name}: {message}");
+                assert!(message.contains("every member's prediction"), "{name}: {message}");
             }
         }
     }
@@ -240,7 +229,7 @@ fn settings_that_cannot_work_are_named_before_there_is_a_model() {
     use crate::dynamics::EnsembleConfig;
     let usual = EnsembleConfig::default();
     for config in UncertaintyConfig::all() {
-        config.check(1000, &usual).unwrap();
+        config.validate(1000, &usual).unwrap();
     }
     let read = |text: &str| serde_json::from_str::<UncertaintyConfig>(text).unwrap();
     let alone = EnsembleConfig { members: 1, elites: 1, ..usual.clone() };
@@ -256,11 +245,11 @@ fn settings_that_cannot_work_are_named_before_there_is_a_model() {
         (r#"{"kind":"fathom","stored":0}"#, &usual, "stored"),
         (r#"{"kind":"bellman-std"}"#, &alone, "two elites"),
     ] {
-        let error = read(text).check(1000, model).unwrap_err().to_string();
+        let error = read(text).validate(1000, model).unwrap_err().to_string();
         assert!(error.contains(word) && !error.contains('\n'), "{text}: {error}");
     }
-    assert!(UncertaintyConfig::default().check_without_critics().is_ok());
-    assert!(read(r#"{"kind":"bellman-std"}"#).check_without_critics().is_err());
+    assert!(UncertaintyConfig::default().validate_without_critics().is_ok());
+    assert!(read(r#"{"kind":"bellman-std"}"#).validate_without_critics().is_err());
 }
 
 fn golden() -> Tensors {
@@ -272,20 +261,20 @@ fn ensemble_scores_equal_numpy() {
     let golden = golden();
     let array =
         |name: &str| Array3::from_shape_vec((7, 60, 6), golden.f32(name, &[7, 60, 6]).unwrap()).unwrap();
-    let forecast = Prediction { mean: array("mean"), std: array("std") };
+    let prediction = Prediction { mean: array("mean"), std: array("std") };
     let member: Array1<u32> = golden.u64("member", 60).unwrap().into_iter().map(|m| m as u32).collect();
     let rules: [(&str, Box<dyn EnsembleScore>); 8] = [
-        ("aleatoric.frobenius", Box::new(MaxAleatoric(AleatoricConfig { norm: Norm::Frobenius }))),
-        ("aleatoric.l2-std", Box::new(MaxAleatoric(AleatoricConfig { norm: Norm::L2Std }))),
-        ("pairwise.pairs", Box::new(MaxPairwise(PairwiseConfig { spread: Spread::Pairs }))),
-        ("pairwise.to-mean", Box::new(MaxPairwise(PairwiseConfig { spread: Spread::ToMean }))),
-        ("ensemble-std", Box::new(EnsembleStd)),
-        ("mixture-std", Box::new(MixtureStd)),
-        ("loo-kl.chosen", Box::new(LooKl(LooKlConfig { member: Held::Chosen }))),
-        ("loo-kl.mean", Box::new(LooKl(LooKlConfig { member: Held::Mean }))),
+        ("aleatoric.frobenius", Box::new(AleatoricConfig { norm: Norm::Frobenius })),
+        ("aleatoric.l2-std", Box::new(AleatoricConfig { norm: Norm::L2Std })),
+        ("pairwise.pairs", Box::new(PairwiseConfig { spread: Spread::Pairs })),
+        ("pairwise.to-mean", Box::new(PairwiseConfig { spread: Spread::ToMean })),
+        ("ensemble-std", Box::new(EnsembleStdConfig {})),
+        ("mixture-std", Box::new(MixtureStdConfig {})),
+        ("loo-kl.chosen", Box::new(LooKlConfig { member: Held::Chosen })),
+        ("loo-kl.mean", Box::new(LooKlConfig { member: Held::Mean })),
     ];
     for (name, rule) in rules {
-        let got = apply(&*rule, &forecast, Some(&member));
+        let got = apply(&*rule, &prediction, Some(&member));
         let want = golden.f64(&format!("want.{name}"), 60).unwrap();
         for (got, want) in got.iter().zip(want) {
             assert!((f64::from(*got) - want).abs() <= 1e-6 * want.abs(), "{name}: {got} {want}");

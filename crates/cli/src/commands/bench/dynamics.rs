@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     for _ in 0..work.common.samples {
         work.measure(&mut recorder, &pool, ("step", flop), || Ok(step()?))?;
         if args.rows > 0 {
-            let all = seconds(|| Ok(model.forecast(&asked.obs, &asked.act)))?;
+            let all = seconds(|| Ok(model.predict(&asked.obs, &asked.act)))?;
             recorder.add("forecast by all members", "rows/s", args.rows as f64 / all);
             let one = seconds(|| Ok(model.step(&asked.obs, &asked.act, Members::One, &mut rng)))?;
             recorder.add("step by one member a row", "rows/s", args.rows as f64 / one);

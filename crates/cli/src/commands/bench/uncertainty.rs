@@ -44,14 +44,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     // The data's actions, disturbed as a policy in training disturbs them.
     let act: Mat = start.act.mapv(|a| (f64::from(a) + 0.3 * rng.normal()).clamp(-1.0, 1.0) as f32);
     let step = model.step(&start.obs, &act, Members::All, &mut rng);
-    let source = BuildContext {
-        data: &data.rows,
-        model: Some(&model),
-        pool: pool.clone(),
-        seed: 0,
-        home: None,
-        baseline: true,
-    };
+    let source =
+        BuildContext { model: Some(&model), pool: pool.clone(), ..BuildContext::of_data(&data.rows) };
     let mut recorder = Recorder::new("uncertainty", threads);
     let mut built = Vec::new();
     for config in &configs {
@@ -67,7 +61,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     }
     let label_rows = format!("{} rows", args.rows);
     for _ in 0..args.common.samples {
-        let wall = seconds(|| Ok(model.forecast(&start.obs, &act)))?;
+        let wall = seconds(|| Ok(model.predict(&start.obs, &act)))?;
         recorder.add(&format!("forward of all members, {label_rows}"), "s", wall);
         let mut draw = rng.clone();
         let wall = seconds(|| Ok(model.step(&start.obs, &act, Members::One, &mut draw)))?;

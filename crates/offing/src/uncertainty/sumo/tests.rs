@@ -71,9 +71,13 @@ fn it_is_exactly_zero_on_the_data_and_only_there() {
         let embedding = Some(EmbeddingConfig::Network { dim: 6, hidden: 32, seed: 0 });
         for embedding in [None, embedding] {
             let it = sumo(SumoConfig { columns, embedding, ..Default::default() }, &data);
-            let remark = it.remark();
-            assert_eq!(remark.is_some(), it.config().embedding.is_some(), "an approximation tells its error");
-            assert!(remark.is_none_or(|r| r.contains("keep their nearest neighbour")));
+            let warning = it.warning();
+            assert_eq!(
+                warning.is_some(),
+                it.config().embedding.is_some(),
+                "an approximation tells its error"
+            );
+            assert!(warning.is_none_or(|r| r.contains("keep their nearest neighbour")));
             assert!(it.score_rows(&data).unwrap().iter().all(|&u| u == 0.0));
             assert!(it.score_rows(&rows(50, 3)).unwrap().iter().all(|&u| u > 0.0));
         }

@@ -216,7 +216,7 @@ impl World<'_> {
             Circling::steer(&state).iter().enumerate().for_each(|(j, s)| a[j] = *s);
         }
         // The members' mean: one member's noise would only blur the picture.
-        let forecast = self.model.forecast(&obs, &act);
+        let forecast = self.model.predict(&obs, &act);
         let mean = forecast.mean.mean_axis(ndarray::Axis(0)).unwrap_or_else(|| Mat::zeros((SIDE * SIDE, 5)));
         let batch = Batch {
             next_obs: mean.slice(ndarray::s![.., ..4]).to_owned(),
