@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Algorithm;
-use super::config::TrainConfig;
+use super::config::{Blocks, TrainConfig};
 use super::session::{Metrics, Session};
 use super::train_loop::{Checkpoint, TrainLoop};
 use crate::batch::Batch;
@@ -43,8 +43,11 @@ impl Default for BcConfig {
 }
 
 impl Algorithm for BcConfig {
+    fn blocks(&self) -> Blocks<'_> {
+        Blocks::new(&self.train)
+    }
+
     fn validate(&self) -> Result<()> {
-        self.train.validate()?;
         if !(self.lr > 0.0 && self.lr.is_finite()) {
             return Err(invalid!("lr: wanted a positive number, found {}", self.lr));
         }
@@ -58,10 +61,6 @@ impl Algorithm for BcConfig {
             ));
         }
         Ok(())
-    }
-
-    fn train_config(&self) -> &TrainConfig {
-        &self.train
     }
 
     fn run(&self, session: &mut Session<'_>) -> Result<Option<Actor>> {

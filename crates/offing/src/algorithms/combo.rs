@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Algorithm;
-use super::config::{ModelConfig, RolloutConfig, TrainConfig};
+use super::config::{Blocks, ModelConfig, RolloutConfig, TrainConfig};
 use super::sac_learner::{MixedBatch, SacLearner};
 use super::session::Session;
 use super::train_loop::{Checkpoint, Step, TrainLoop};
@@ -93,11 +93,16 @@ pub enum SoftMaxOver {
 }
 
 impl Algorithm for ComboConfig {
+    fn blocks(&self) -> Blocks<'_> {
+        Blocks {
+            rollout: Some(&self.rollout),
+            model: Some(&self.model),
+            sac: Some(&self.sac),
+            ..Blocks::new(&self.train)
+        }
+    }
+
     fn validate(&self) -> Result<()> {
-        self.train.validate()?;
-        self.rollout.validate()?;
-        self.model.ensemble.check()?;
-        self.sac.check()?;
         let c = &self.conservative;
         let named = [("beta", c.beta), ("temperature", c.temperature), ("target_lr", c.target_lr)];
         for (name, value) in named {
@@ -109,18 +114,6 @@ impl Algorithm for ComboConfig {
             0 => Err(invalid!("conservative.actions: wanted at least 1, found 0; 10 is usual")),
             _ => Ok(()),
         }
-    }
-
-    fn train_config(&self) -> &TrainConfig {
-        &self.train
-    }
-
-    fn model_config(&self) -> Option<&ModelConfig> {
-        Some(&self.model)
-    }
-
-    fn rollout_config(&self) -> Option<&RolloutConfig> {
-        Some(&self.rollout)
     }
 
     fn run(&self, session: &mut Session<'_>) -> Result<Option<Actor>> {

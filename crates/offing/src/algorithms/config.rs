@@ -6,6 +6,7 @@ use crate::data::Dataset;
 use crate::dynamics::{EnsembleConfig, TerminationConfig, check_rows};
 use crate::error::{Result, invalid};
 use crate::pessimism::Pessimism;
+use crate::sac::SacConfig;
 use crate::uncertainty::UncertaintyConfig;
 
 /// The training loop.
@@ -229,19 +230,50 @@ impl ModelConfig {
     }
 }
 
-/// Says what an estimator cannot do with so many rows and such a model, if the rule asks it at all.
-pub(crate) fn validate_estimator(
-    estimator: &UncertaintyConfig,
-    rule: &Pessimism,
-    model: &ModelConfig,
-    rows: usize,
-) -> Result<()> {
-    if !rule.needs_scores() {
-        return Ok(());
+/// The settings that algorithms share, where they have them.
+#[derive(Clone, Copy)]
+pub struct Blocks<'a> {
+    /// The training loop.
+    pub train: &'a TrainConfig,
+    /// Rollouts of a [`SacLearner`](super::SacLearner).
+    pub rollout: Option<&'a RolloutConfig>,
+    /// The dynamics model.
+    pub model: Option<&'a ModelConfig>,
+    /// An estimator that is built before training.
+    pub uncertainty: Option<&'a UncertaintyConfig>,
+    /// What is done about its scores.
+    pub pessimism: Option<&'a Pessimism>,
+    /// The agent.
+    pub sac: Option<&'a SacConfig>,
+}
+
+impl<'a> Blocks<'a> {
+    /// A training loop and nothing else.
+    pub fn new(train: &'a TrainConfig) -> Self {
+        Self { train, rollout: None, model: None, uncertainty: None, pessimism: None, sac: None }
     }
-    let checked =
-        estimator.validate_without_critics().and_then(|()| estimator.validate(rows, &model.ensemble));
-    checked.map_err(|e| invalid!("uncertainty: {e}"))
+
+    /// Says what is wrong with the values, if anything.
+    pub(super) fn validate(&self) -> Result<()> {
+        self.train.validate()?;
+        self.rollout.map_or(Ok(()), RolloutConfig::validate)?;
+        self.model.map_or(Ok(()), |model| model.ensemble.check())?;
+        self.sac.map_or(Ok(()), SacConfig::check)?;
+        self.pessimism.map_or(Ok(()), Pessimism::check)
+    }
+
+    /// Says why no model or estimator can be fitted to these data, if so.
+    pub(super) fn validate_for(&self, data: &Dataset) -> Result<()> {
+        let Some(model) = self.model else { return Ok(()) };
+        model.validate_for(data)?;
+        match (self.uncertainty, self.pessimism) {
+            (Some(estimator), Some(rule)) if rule.needs_scores() => estimator
+                .validate_without_critics()
+                .and_then(|()| estimator.validate(data.rows.len(), &model.ensemble))
+                .map_err(|e| invalid!("uncertainty: {e}")),
+            _ => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,12 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Algorithm;
-use super::config::{ModelConfig, RolloutConfig, TrainConfig};
+use super::config::Blocks;
 use super::model_based_sac::ModelBasedSacConfig;
 use super::sac_learner::{MixedBatch, SacLearner};
 use super::session::Session;
 use super::train_loop::{Step, TrainLoop};
-use crate::data::Dataset;
 use crate::dynamics::{DynamicsModel, Ensemble};
 use crate::error::{Result, invalid};
 use crate::pessimism::{Normaliser, Pessimism};
@@ -25,27 +24,16 @@ use crate::uncertainty::{BellmanStd, BellmanStdConfig, EstimatorConfig, Uncertai
 pub struct MobileConfig(pub ModelBasedSacConfig);
 
 impl Algorithm for MobileConfig {
+    fn blocks(&self) -> Blocks<'_> {
+        let blocks = self.0.blocks();
+        // Its own score is built from the critics, so nothing can be said about it beforehand but in `validate`.
+        Blocks { uncertainty: blocks.uncertainty.filter(|_| self.bellman_std().is_none()), ..blocks }
+    }
+
     fn validate(&self) -> Result<()> {
-        self.0.validate()?;
-        self.bellman_std().map_or(Ok(()), |_| lambda(&self.0).map(drop))
-    }
-
-    fn validate_for(&self, data: &Dataset) -> Result<()> {
-        let Some(own) = self.bellman_std() else { return self.0.validate_for(data) };
-        self.0.model.validate_for(data)?;
-        own.validate(data.rows.len(), &self.0.model.ensemble)
-    }
-
-    fn train_config(&self) -> &TrainConfig {
-        &self.0.train
-    }
-
-    fn model_config(&self) -> Option<&ModelConfig> {
-        Some(&self.0.model)
-    }
-
-    fn rollout_config(&self) -> Option<&RolloutConfig> {
-        Some(&self.0.rollout)
+        let (Some(own), cfg) = (self.bellman_std(), &self.0) else { return Ok(()) };
+        own.validate(usize::MAX, &cfg.model.ensemble)?;
+        lambda(cfg).map(drop)
     }
 
     fn run(&self, session: &mut Session<'_>) -> Result<Option<Actor>> {

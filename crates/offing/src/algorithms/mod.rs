@@ -29,7 +29,7 @@ mod morel_tests;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use config::{ModelConfig, RewardShift, RolloutActions, RolloutConfig, TrainConfig};
+pub use config::{Blocks, ModelConfig, RewardShift, RolloutActions, RolloutConfig, TrainConfig};
 pub use registry::{AlgorithmName, AlgorithmSpec, Configured, EstimatorUse, Registry};
 pub use sac_learner::{MixedBatch, SacLearner};
 pub use session::{Evaluator, Event, Metrics, Scores, Session, Status};
@@ -41,35 +41,19 @@ use crate::sac::Actor;
 
 /// An algorithm with its settings.
 pub trait Algorithm: std::fmt::Debug + Send + Sync {
-    /// Says what is wrong with the settings, if anything.
+    /// Those of its settings that other algorithms have, too. They are validated before anything runs.
+    fn blocks(&self) -> Blocks<'_>;
+
+    /// Says what is wrong with its own settings, if anything.
     ///
     /// # Errors
     /// One line: the key, what was wanted, what was found.
-    fn validate(&self) -> Result<()>;
-
-    /// Says what these data cannot serve, if anything, before hours are spent on them.
-    ///
-    /// # Errors
-    /// As [`validate`](Self::validate).
-    fn validate_for(&self, data: &Dataset) -> Result<()> {
-        self.model_config().map_or(Ok(()), |model| model.validate_for(data))
-    }
-
-    /// The training loop's settings.
-    fn train_config(&self) -> &TrainConfig;
-
-    /// The dynamics model's settings, if the algorithm learns one.
-    fn model_config(&self) -> Option<&ModelConfig> {
-        None
-    }
-
-    /// The settings of its rollouts in the model, if a [`SacLearner`] makes them.
-    fn rollout_config(&self) -> Option<&RolloutConfig> {
-        None
+    fn validate(&self) -> Result<()> {
+        Ok(())
     }
 
     /// Trains to the end and returns the policy, or `None` when an event handler asked to stop. [`train`] calls it, after
-    /// both validations.
+    /// it has validated everything.
     ///
     /// # Errors
     /// Losses that are not finite, files that cannot be written, and [`Error::Stopped`](crate::Error::Stopped) when asked
@@ -86,28 +70,40 @@ pub trait Algorithm: std::fmt::Debug + Send + Sync {
     }
 }
 
-/// Validates an algorithm, then runs it in a session.
+/// Validates an algorithm for the session's data, then runs it.
 ///
 /// # Errors
 /// See [`Algorithm`].
 pub fn train(algorithm: &dyn Algorithm, session: &mut Session<'_>) -> Result<Option<Actor>> {
-    algorithm.validate()?;
+    validate(algorithm)?;
     validate_for(algorithm, session.data)?;
     algorithm.run(session)
 }
 
-/// [`Algorithm::validate_for`], after what no algorithm can do without.
-pub(crate) fn validate_for(algorithm: &dyn Algorithm, data: &Dataset) -> Result<()> {
-    let name = &data.name;
+/// Says what is wrong with the settings, if anything.
+///
+/// # Errors
+/// One line: the key, what was wanted, what was found.
+pub fn validate(algorithm: &dyn Algorithm) -> Result<()> {
+    algorithm.blocks().validate()?;
+    algorithm.validate()
+}
+
+/// Says what these data cannot serve, if anything, before hours are spent on them.
+///
+/// # Errors
+/// As [`validate`].
+pub fn validate_for(algorithm: &dyn Algorithm, data: &Dataset) -> Result<()> {
+    let (name, blocks) = (&data.name, algorithm.blocks());
     if data.rows.is_empty() {
         return Err(invalid!("{name}: wanted rows to learn from, found none; ask for more with --rows"));
     }
     // Rows that did not pass `Hooks::adapt`.
-    match algorithm.train_config().reward_shift {
+    match blocks.train.reward_shift {
         RewardShift::By(shift) if shift != data.reward_shift => Err(invalid!(
             "train.reward_shift: wanted rewards of {name} shifted by {shift}, found {}; use offing::train, or shift them",
             data.reward_shift
         )),
-        _ => algorithm.validate_for(data),
+        _ => blocks.validate_for(data),
     }
 }

@@ -5,11 +5,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Algorithm;
-use super::config::{ModelConfig, RolloutConfig, TrainConfig, validate_estimator};
+use super::config::{Blocks, ModelConfig, RolloutConfig, TrainConfig};
 use super::sac_learner::SacLearner;
 use super::session::Session;
 use super::train_loop::{Checkpoint, TrainLoop};
-use crate::data::Dataset;
 use crate::error::Result;
 use crate::nn::Tensors;
 use crate::pessimism::{Normaliser, Pessimism};
@@ -53,29 +52,15 @@ impl Default for ModelBasedSacConfig {
 }
 
 impl Algorithm for ModelBasedSacConfig {
-    fn validate(&self) -> Result<()> {
-        self.train.validate()?;
-        self.rollout.validate()?;
-        self.model.ensemble.check()?;
-        self.sac.check()?;
-        self.pessimism.check()
-    }
-
-    fn validate_for(&self, data: &Dataset) -> Result<()> {
-        self.model.validate_for(data)?;
-        validate_estimator(&self.uncertainty, &self.pessimism, &self.model, data.rows.len())
-    }
-
-    fn train_config(&self) -> &TrainConfig {
-        &self.train
-    }
-
-    fn model_config(&self) -> Option<&ModelConfig> {
-        Some(&self.model)
-    }
-
-    fn rollout_config(&self) -> Option<&RolloutConfig> {
-        Some(&self.rollout)
+    fn blocks(&self) -> Blocks<'_> {
+        Blocks {
+            train: &self.train,
+            rollout: Some(&self.rollout),
+            model: Some(&self.model),
+            uncertainty: Some(&self.uncertainty),
+            pessimism: Some(&self.pessimism),
+            sac: Some(&self.sac),
+        }
     }
 
     fn run(&self, session: &mut Session<'_>) -> Result<Option<Actor>> {

@@ -6,11 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Algorithm;
-use super::config::{ModelConfig, TrainConfig, validate_estimator};
+use super::config::{Blocks, ModelConfig, TrainConfig};
 use super::session::{Event, Metrics, Session, Status};
 use super::train_loop::{Checkpoint, TrainLoop};
 use crate::batch::{Batch, Mat};
-use crate::data::Dataset;
 use crate::dynamics::Ensemble;
 use crate::error::{Error, Result, invalid};
 use crate::nn::Tensors;
@@ -105,10 +104,17 @@ pub enum Starts {
 }
 
 impl Algorithm for MorelConfig {
+    fn blocks(&self) -> Blocks<'_> {
+        Blocks {
+            model: Some(&self.model),
+            uncertainty: Some(&self.uncertainty),
+            pessimism: Some(&self.pessimism),
+            ..Blocks::new(&self.train)
+        }
+    }
+
     fn validate(&self) -> Result<()> {
-        self.train.validate()?;
         self.npg.check()?;
-        self.model.ensemble.check()?;
         if self.plan.starts == 0 || self.plan.horizon == 0 {
             return Err(invalid!(
                 "plan: wanted starts and a horizon of at least 1, found {} and {}",
@@ -121,21 +127,8 @@ impl Algorithm for MorelConfig {
                 "pessimism: wanted halt, truncate or ignore, found penalize; MOReL stops where it is unsure, \
                  `mopo` takes penalties"
             )),
-            rule => rule.check(),
+            _ => Ok(()),
         }
-    }
-
-    fn validate_for(&self, data: &Dataset) -> Result<()> {
-        self.model.validate_for(data)?;
-        validate_estimator(&self.uncertainty, &self.pessimism, &self.model, data.rows.len())
-    }
-
-    fn train_config(&self) -> &TrainConfig {
-        &self.train
-    }
-
-    fn model_config(&self) -> Option<&ModelConfig> {
-        Some(&self.model)
     }
 
     fn run(&self, session: &mut Session<'_>) -> Result<Option<Actor>> {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Algorithm;
-use super::config::{ModelConfig, RolloutConfig, TrainConfig};
+use super::config::{Blocks, ModelConfig, RolloutConfig, TrainConfig};
 use super::sac_learner::SacLearner;
 use super::session::{Session, Status};
 use super::train_loop::{Checkpoint, TrainLoop};
@@ -80,11 +80,16 @@ impl Default for Cloning {
 }
 
 impl Algorithm for RamboConfig {
+    fn blocks(&self) -> Blocks<'_> {
+        Blocks {
+            rollout: Some(&self.rollout),
+            model: Some(&self.model),
+            sac: Some(&self.sac),
+            ..Blocks::new(&self.train)
+        }
+    }
+
     fn validate(&self) -> Result<()> {
-        self.train.validate()?;
-        self.rollout.validate()?;
-        self.model.ensemble.check()?;
-        self.sac.check()?;
         let (opponent, cloning) = (&self.adversary, &self.cloning);
         for (name, value, least) in [
             ("adversary.lambda", opponent.lambda, 0.0),
@@ -100,18 +105,6 @@ impl Algorithm for RamboConfig {
             return Err(invalid!("cloning.lr: wanted a positive number, found {}", cloning.lr));
         }
         self.clone().resolved().adversary.step.check(self.model.ensemble.hidden.len() + 1)
-    }
-
-    fn train_config(&self) -> &TrainConfig {
-        &self.train
-    }
-
-    fn model_config(&self) -> Option<&ModelConfig> {
-        Some(&self.model)
-    }
-
-    fn rollout_config(&self) -> Option<&RolloutConfig> {
-        Some(&self.rollout)
     }
 
     fn run(&self, session: &mut Session<'_>) -> Result<Option<Actor>> {

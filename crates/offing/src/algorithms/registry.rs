@@ -4,13 +4,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::Table;
 
-use super::Algorithm;
 use super::bc::BcConfig;
 use super::combo::ComboConfig;
 use super::mobile::MobileConfig;
 use super::model_based_sac::ModelBasedSacConfig;
 use super::morel::MorelConfig;
 use super::rambo::RamboConfig;
+use super::{Algorithm, validate};
 use crate::config::{self, Layers};
 use crate::data::catalogue::set_of;
 use crate::error::{Error, Result, invalid};
@@ -134,7 +134,7 @@ impl AlgorithmSpec {
 
 fn read<A: Algorithm + Serialize + DeserializeOwned + 'static>(layers: &Layers) -> Result<Configured> {
     let algorithm = layers.read::<A>()?.resolved();
-    algorithm.validate()?;
+    validate(&algorithm)?;
     Ok(Configured { settings: config::to_table(&algorithm)?, algorithm: Box::new(algorithm) })
 }
 

@@ -264,7 +264,7 @@ fn nonsense_settings_are_named() {
         ..RamboConfig::default()
     };
     let mut decays = rambo_config(10);
-    decays.validate().unwrap();
+    validate(&decays).unwrap();
     assert_eq!(decays.clone().resolved().adversary.step.decay, decays.model.ensemble.decay, "the ensemble's");
     decays.adversary.step.decay = vec![0.1; 5];
     assert_eq!(decays.clone().resolved(), decays, "what is given stays");
@@ -273,10 +273,10 @@ fn nonsense_settings_are_named() {
         ..small(penalise(), "sumo", 10)
     };
     for (error, word) in [
-        (combo.validate().unwrap_err(), "conservative.temperature"),
-        (rambo.validate().unwrap_err(), "adversary.lambda"),
-        (decays.validate().unwrap_err(), "adversary.step.decay: wanted 3 numbers"),
-        (far.validate().unwrap_err(), "pessimism.lambda"),
+        (validate(&combo).unwrap_err(), "conservative.temperature"),
+        (validate(&rambo).unwrap_err(), "adversary.lambda"),
+        (validate(&decays).unwrap_err(), "adversary.step.decay: wanted 3 numbers"),
+        (validate(&far).unwrap_err(), "pessimism.lambda"),
     ] {
         assert!(error.to_string().contains(word), "{error}");
     }
@@ -289,7 +289,7 @@ fn what_the_data_cannot_serve_is_said_before_a_model_is_fitted() {
         uncertainty: serde_json::from_str(estimator).unwrap(),
         ..small(penalise(), "sumo", 10)
     };
-    with(r#"{"kind":"sumo"}"#).validate_for(&data).unwrap();
+    validate_for(&with(r#"{"kind":"sumo"}"#), &data).unwrap();
     let mut narrow = with(r#"{"kind":"sumo"}"#);
     narrow.model.termination = Some(TerminationConfig::Expression { alive: "obs[9] > 0".into() });
     let mut nameless = with(r#"{"kind":"sumo"}"#);
@@ -304,11 +304,11 @@ fn what_the_data_cannot_serve_is_said_before_a_model_is_fitted() {
         (nameless, "give model.termination.kind"),
         (greedy, "smaller model.ensemble.batch_size"),
     ] {
-        let error = cfg.validate_for(&data).unwrap_err().to_string();
+        let error = validate_for(&cfg, &data).unwrap_err().to_string();
         assert!(error.contains(word) && !error.contains('\n'), "{error}");
     }
     let trusting =
         ModelBasedSacConfig { pessimism: Pessimism::Ignore {}, ..with(r#"{"kind":"sumo","k":0}"#) };
-    trusting.validate_for(&data).unwrap();
-    assert!(MobileConfig(mobile_config(10)).validate_for(&data).is_ok());
+    validate_for(&trusting, &data).unwrap();
+    assert!(validate_for(&MobileConfig(mobile_config(10)), &data).is_ok());
 }

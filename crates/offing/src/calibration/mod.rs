@@ -15,7 +15,7 @@ pub use rows::{Imaginings, Truth, held_out, imagine};
 use serde::{Deserialize, Serialize};
 
 use crate::algorithms::model_based_sac::ModelBasedSacConfig;
-use crate::algorithms::{Algorithm, ModelConfig, RolloutConfig, Session, TrainConfig};
+use crate::algorithms::{self, ModelConfig, RolloutConfig, Session, TrainConfig};
 use crate::data::Dataset;
 use crate::dynamics::{Ensemble, Oracle};
 use crate::error::{Error, Result};
@@ -77,7 +77,7 @@ impl StudyConfig {
                 return Err(Error::Invalid(format!("{name}: wanted at least 1, found 0; the paper has 100")));
             }
         }
-        self.training().validate()
+        algorithms::validate(&self.training())
     }
 
     /// Says what these data cannot serve, if anything, before a model is fitted to them.
@@ -99,8 +99,8 @@ pub struct Subject {
 /// the watcher stopped it; the next call goes on.
 pub fn prepare(cfg: &StudyConfig, session: &mut Session<'_>) -> Result<Option<Subject>> {
     let training = cfg.training();
-    training.validate()?;
-    training.validate_for(session.data)?;
+    algorithms::validate(&training)?;
+    algorithms::validate_for(&training, session.data)?;
     let Some(agent) = training.learn(session)? else { return Ok(None) };
     Ok(Some(Subject { model: session.fit_model(&cfg.model)?, agent }))
 }

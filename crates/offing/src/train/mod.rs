@@ -93,7 +93,7 @@ pub fn train_with<'a>(
 /// As [`train`].
 pub fn prepare(config: &RunConfig, hooks: &mut Hooks<'_>) -> Result<PreparedRun> {
     let request = config.resolve(&hooks.registry)?;
-    let train = request.configured.algorithm.train_config();
+    let train = request.configured.algorithm.blocks().train;
     let data = match (&config.data, &request.digest) {
         (DataSource::Rows(data), _) => hooks.adapt((**data).clone(), request.rows, train),
         // A configuration gives its run again: with the same transitions, as long as nobody asked for others.
@@ -130,7 +130,7 @@ pub fn resume(dir: &Path, hooks: &mut Hooks<'_>) -> Result<PreparedRun> {
     let manifest = RunManifest::read(dir)?;
     let configured = manifest.configure(&hooks.registry)?;
     let place = data_near(&manifest.dataset, dir);
-    let train = configured.algorithm.train_config();
+    let train = configured.algorithm.blocks().train;
     let Some(data) = hooks.find_same(&place, manifest.rows, train, &manifest.data)? else {
         return Err(invalid!(
             "{}: was trained on other transitions than `{}` holds now; give back the old data, or start a new run",
@@ -160,7 +160,7 @@ fn validate(configured: &Configured, data: &Dataset, hooks: &Hooks<'_>) -> Resul
 impl PreparedRun {
     /// The training loop's settings.
     pub fn train_config(&self) -> &TrainConfig {
-        self.configured.algorithm.train_config()
+        self.configured.algorithm.blocks().train
     }
 
     /// Steps that are still to be done.
