@@ -12,7 +12,8 @@ use offing::env::EnvPool;
 use offing::home::Home;
 use offing::nn::ThreadPool;
 use offing::run::{ControlFlow, PhaseTimer, RunDir};
-use offing_mujoco::{Physics, horizon, make};
+use offing::tasks::horizon;
+use offing_mujoco::{Physics, make};
 use toml::{Table, Value};
 
 use crate::commands::dynamics::task_of;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use offing::{Result, Rng};
 
-use crate::task::{Bare, build};
+use crate::tasks::{BareStep, build};
 use crate::{Engine, Physics};
 
 /// Steps a second on one thread, one entry a round.
@@ -27,21 +27,21 @@ pub fn rates(engine: &Engine, task: &str, physics: Physics, rounds: usize, steps
     // Not timed: it brings caches and clock up to speed and tells where episodes end.
     let mut ends = vec![false; steps];
     drive(&mut *env, &acts, |env, act, i| {
-        let moment = env.step(act);
-        ends[i] = moment.terminated || moment.truncated;
+        let result = env.step(act);
+        ends[i] = result.terminated || result.truncated;
         ends[i]
     });
     let mut rates = Rates::default();
     for round in 0..rounds {
         for turn in 0..2 {
             if (round + turn) % 2 == 0 {
-                let stepped = |env: &mut dyn Bare, act: &[f32], _| {
-                    let moment = env.step(act);
-                    moment.terminated || moment.truncated
+                let stepped = |env: &mut dyn BareStep, act: &[f32], _| {
+                    let result = env.step(act);
+                    result.terminated || result.truncated
                 };
                 rates.env.push(drive(&mut *env, &acts, stepped));
             } else {
-                let stepped = |env: &mut dyn Bare, act: &[f32], i: usize| {
+                let stepped = |env: &mut dyn BareStep, act: &[f32], i: usize| {
                     env.bare_step(act);
                     ends[i]
                 };
@@ -54,9 +54,9 @@ pub fn rates(engine: &Engine, task: &str, physics: Physics, rounds: usize, steps
 
 /// Steps through `acts` from the same start, starting over where `step` says so; returns steps a second.
 fn drive(
-    env: &mut dyn Bare,
+    env: &mut dyn BareStep,
     acts: &[&[f32]],
-    mut step: impl FnMut(&mut dyn Bare, &[f32], usize) -> bool,
+    mut step: impl FnMut(&mut dyn BareStep, &[f32], usize) -> bool,
 ) -> f64 {
     env.reset(0);
     let clock = Instant::now();

@@ -11,37 +11,28 @@
 //! let engine = Engine::load(&Home::locate(None)?, None, &mut |line| eprintln!("{line}"))?;
 //! let mut env = make(&engine, "hopper", Physics::default())?;
 //! env.reset(0);
-//! let moment = env.step(&[0.1, -0.2, 0.3]);
-//! println!("{:?} {moment:?}", env.obs());
+//! let result = env.step(&[0.1, -0.2, 0.3]);
+//! println!("{:?} {result:?}", env.obs());
 //! # Ok::<(), offing::Error>(())
 //! ```
 //!
-//! Reading order: [`Engine`] · the tasks ([`make`]) · [`Maze`] · [`VecEnv`] · [`mod@bench`].
+//! Reading order: [`Engine`] · the tasks ([`make`]) · [`Maze`] · [`Mujoco`] · [`mod@generate`] · [`VecEnv`] · [`mod@bench`].
 
-mod api;
+mod antmaze_policy;
 pub mod bench;
-mod built_in;
+mod built_in_policies;
 mod engine;
-mod fetch;
-mod layout;
-mod locate;
 pub mod generate;
-mod maze;
-mod mjcf;
 mod mujoco;
-mod navigator;
-mod sim;
-mod task;
+mod tasks;
 #[cfg(test)]
 mod testing;
 mod vec_env;
 
-pub use built_in::built_in;
+pub use built_in_policies::built_in_policies;
 pub use engine::Engine;
-pub use generate::{horizon, task_of};
-pub use layout::VERSION_NAME as MUJOCO;
-pub use maze::Maze;
+pub use engine::layout::VERSION_NAME as MUJOCO;
 pub use mujoco::Mujoco;
 pub use offing::env::Physics;
-pub use task::{AntMaze, AntMazeOptions, Goals, TASKS, antmaze, make};
+pub use tasks::{AntMaze, AntMazeOptions, Goals, Maze, MazeWalk, MujocoEnv, TASKS, antmaze, make};
 pub use vec_env::VecEnv;

@@ -8,7 +8,7 @@ use offing::data::catalogue::Recipe;
 use offing::env::{Env, GenerateOptions, Generated, Physics, Simulators};
 use offing::home::Home;
 
-use crate::generate::{generate, task_of};
+use crate::generate::generate;
 use crate::{Engine, make};
 
 /// MuJoCo and the tasks simulated with it. It finds, fetches and loads the engine on first use.
@@ -56,7 +56,7 @@ impl Mujoco {
 
 impl Simulators for Mujoco {
     fn task_of(&self, name: &str) -> Option<String> {
-        task_of(name)
+        Some(offing::tasks::task_of(name)?.name.to_string())
     }
 
     fn prepare(&self, task: &str, notify: &mut dyn FnMut(&str)) -> Result<()> {

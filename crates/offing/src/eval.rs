@@ -3,11 +3,11 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::data::scores::Reference;
 use crate::env::{Env, EnvPool};
 use crate::error::{Error, Result};
 use crate::policy::Policy;
 use crate::rng::Rng;
+use crate::tasks::Reference;
 
 /// Returns and lengths of the episodes of one evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -12,6 +12,7 @@ pub mod checksum;
 mod prefetch;
 pub mod config;
 pub mod env;
+pub mod tasks;
 pub mod policy;
 pub mod data;
 pub mod eval;

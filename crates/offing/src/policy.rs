@@ -2,9 +2,9 @@
 //!
 //! ```
 //! use offing::Rng;
-//! use offing::policy::{Policy, Uniform};
+//! use offing::policy::{Policy, UniformPolicy};
 //! let mut act = [0.0; 3];
-//! Uniform.act(&[0.0; 11], &mut Rng::stream(0, "doc", 0), &mut act);
+//! UniformPolicy.act(&[0.0; 11], &mut Rng::stream(0, "doc", 0), &mut act);
 //! assert!(act.iter().all(|a| (-1.0..1.0).contains(a)));
 //! ```
 
@@ -24,9 +24,9 @@ pub trait Policy: Send + Sync {
 
 /// Every action uniform in [-1, 1): the behaviour of a `random` dataset when no policy is given.
 #[derive(Clone, Copy, Debug)]
-pub struct Uniform;
+pub struct UniformPolicy;
 
-impl Policy for Uniform {
+impl Policy for UniformPolicy {
     fn act(&self, _obs: &[f32], rng: &mut Rng, act: &mut [f32]) {
         act.iter_mut().for_each(|a| *a = rng.range(-1.0, 1.0) as f32);
     }

@@ -166,7 +166,7 @@ fn a_name_like_a_robots_counts_only_with_its_widths() {
             let back = read(&path, &ReadOptions::default()).unwrap();
             check_same(&back, &data);
             assert!(back.name.starts_with(&format!("own-{name}")), "{}", back.name);
-            assert_eq!(offing::data::scores::reference(&back.name), None);
+            assert_eq!(offing::tasks::reference(&back.name), None);
             let note = &back.reading.notes[0];
             let wanted = format!("named like {body}, which has ");
             assert!(note.starts_with(&wanted) && note.contains("; these have 4 and 2, so"), "{note}");

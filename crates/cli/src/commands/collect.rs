@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use indicatif::ProgressBar;
 use offing::collect::{Chosen, CollectConfig, Progress, collect, publish};
-use offing::data::scores::reference;
 use offing::env::EnvPool;
 use offing::nn::ThreadPool;
 use offing::run::{CONFIG, ControlFlow, RunDir};
+use offing::tasks::reference_under;
 use offing_mujoco::{Physics, make};
 use serde::{Deserialize, Serialize};
 
@@ -53,7 +53,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     engine.prepare(&args.task, &mut |line| context.say(line))?;
     let make_env = || make(engine, &args.task, args.physics);
     let envs = EnvPool::new(&make_env);
-    let reference = reference(&args.task).filter(|_| args.physics != Physics::GymnasiumV5);
+    let reference = reference_under(&args.task, args.physics);
     let written =
         Written { task: args.task.clone(), physics: args.physics.to_string(), collect: cfg.clone() };
     let mut run = open(&dir, &written)?;

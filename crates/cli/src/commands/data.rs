@@ -9,7 +9,8 @@ use offing::data::audit::{Severity, audit};
 use offing::data::catalogue::{Found, Origin, Recipe, d4rl_id, made_names};
 use offing::data::{self, ColumnMap, Dataset, Format, ReadOptions, TerminalNext};
 use offing::env::{GenerateOptions, Simulators};
-use offing_mujoco::{Physics, horizon};
+use offing::tasks::horizon;
+use offing_mujoco::Physics;
 
 use crate::context::Context;
 use crate::report::print_audit;

@@ -4,10 +4,10 @@ use crate::exit::ExitCode;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use offing::data::scores::{Reference, reference};
 use offing::env::EnvPool;
 use offing::eval::{Evaluation, evaluate};
-use offing::policy::{Deterministic, Policy, TanhGaussian, Uniform};
+use offing::policy::{Deterministic, Policy, TanhGaussian, UniformPolicy};
+use offing::tasks::{Reference, reference};
 use offing_mujoco::{Physics, make};
 use serde_json::json;
 
@@ -158,7 +158,7 @@ fn play(
         );
     }
     let policy: &dyn Policy = match &loaded {
-        None => &Uniform,
+        None => &UniformPolicy,
         Some(policy) if args.stochastic => policy,
         Some(policy) => &Deterministic(policy),
     };

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use offing::data::audit::audit;
 use offing::data::catalogue::{Origin, Recipe};
-use offing::data::scores::reference;
 use offing::data::{self, ReadOptions};
 use offing::env::{EnvPool, GenerateOptions};
 use offing::eval::{Evaluation, evaluate};
 use offing::policy::{Deterministic, TanhGaussian};
-use offing_mujoco::{Physics, horizon, make};
+use offing::tasks::{horizon, reference};
+use offing_mujoco::{Physics, make};
 
 use super::eval::mean_with_error;
 use super::train::{self, mean_return};

@@ -6,7 +6,6 @@ use super::config::{ModelConfig, TrainConfig};
 use crate::batch::{Batch, Mat};
 use crate::data::Dataset;
 use crate::data::resolve::DataEvent;
-use crate::data::scores::Reference;
 use crate::dynamics::{self, Cached, Ensemble, Fit, FitEvent};
 use crate::env::EnvPool;
 use crate::error::{Error, Result};
@@ -18,6 +17,7 @@ use crate::rng::Rng;
 use crate::rollout::RolloutStats;
 use crate::run::{ControlFlow, PhaseTimer, RunDir};
 use crate::sac::{Actor, Losses, Mean};
+use crate::tasks::Reference;
 use crate::uncertainty::{BuildContext, CustomEstimator, Uncertainty, UncertaintyConfig};
 
 /// A simulator to score policies in.

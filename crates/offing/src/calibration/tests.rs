@@ -8,7 +8,7 @@ use crate::env::point_mass::PointMass;
 use crate::env::{Env, EnvPool};
 use crate::home::Home;
 use crate::nn::ThreadPool;
-use crate::policy::Uniform;
+use crate::policy::UniformPolicy;
 use crate::run::{ControlFlow, RunDir};
 
 fn new_env() -> Result<Box<dyn Env>> {
@@ -55,7 +55,7 @@ fn config() -> StudyConfig {
 
 fn run(simulated: bool) -> Study {
     let envs = EnvPool::new(&new_env);
-    let block = Block { rows: 2500, behaviour: &Follow(&Uniform) };
+    let block = Block { rows: 2500, behaviour: &Follow(&UniformPolicy) };
     let all = make("point-mass", &envs, &[block], 0, &mut |_| ()).unwrap();
     let (data, held) = all.split(0.2, 0).unwrap();
     let dir = tempfile::tempdir().unwrap();

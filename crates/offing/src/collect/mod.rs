@@ -16,16 +16,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::batch::Batch;
-use crate::data::scores::Reference;
 use crate::env::{Env, EnvPool};
 use crate::error::{Error, Result};
 use crate::eval::{Evaluation, evaluate};
 use crate::nn::{Tensors, ThreadPool};
-use crate::policy::{Policy, Uniform};
+use crate::policy::{Policy, UniformPolicy};
 use crate::replay::Replay;
 use crate::rng::Rng;
 use crate::run::{ControlFlow, RunDir};
 use crate::sac::{Losses, Mean, Sac, SacConfig};
+use crate::tasks::Reference;
 
 /// How to train a behaviour policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -189,7 +189,7 @@ impl<'a> Training<'a> {
         while self.step < self.cfg.steps {
             let mut rng = Rng::stream(seed, "collect/act", self.step);
             let policy: &dyn Policy =
-                if self.step < self.cfg.uniform_steps { &Uniform } else { &self.agent.actor };
+                if self.step < self.cfg.uniform_steps { &UniformPolicy } else { &self.agent.actor };
             policy.act(&obs, &mut rng, &mut act);
             let moment = env.step(&act);
             self.step += 1;

@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use super::snapshot;
 use crate::data::policy_set::medium_mark;
-use crate::data::scores::Reference;
 use crate::env::EnvPool;
 use crate::error::{Error, Result};
 use crate::eval::evaluate;
 use crate::home::write_atomic;
 use crate::policy::TanhGaussian;
 use crate::run::{METRICS, read_metrics};
+use crate::tasks::Reference;
 
 /// Snapshots on the way from the untrained policy to `medium`, at even distances in training steps, as a replay buffer
 /// would hold them.

@@ -11,20 +11,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result, nearest};
 use crate::home::Home;
-
-/// The bodies whose made sets offing can make, with D4RL's five flavours each.
-pub const BODIES: [&str; 3] = ["halfcheetah", "hopper", "walker2d"];
-/// D4RL's flavours of the three bodies.
-pub const FLAVOURS: [&str; 5] = ["random", "medium", "medium-replay", "medium-expert", "expert"];
-/// D4RL's six AntMaze sets.
-pub const ANTMAZES: [&str; 6] = [
-    "antmaze-umaze",
-    "antmaze-umaze-diverse",
-    "antmaze-medium-play",
-    "antmaze-medium-diverse",
-    "antmaze-large-play",
-    "antmaze-large-diverse",
-];
+use crate::tasks;
 
 /// Where offing looks for datasets it did not make.
 #[derive(Clone, Debug)]
@@ -91,29 +78,15 @@ pub struct Recipe {
 impl Recipe {
     /// Parses a made set's name.
     pub fn parse(name: &str) -> Result<Self> {
-        if ANTMAZES.contains(&name) {
-            let mut words = name.splitn(3, '-');
-            let task = format!("{}-{}", words.next().unwrap_or_default(), words.next().unwrap_or_default());
-            let flavour = words.next().unwrap_or_default().to_string();
-            return Ok(Self { name: name.into(), task, flavour });
-        }
-        let known = name
-            .split_once('-')
-            .filter(|(body, flavour)| BODIES.contains(body) && FLAVOURS.contains(flavour));
-        match known {
-            Some((body, flavour)) => {
-                Ok(Self { name: name.into(), task: body.into(), flavour: flavour.into() })
-            }
-            None => Err(unknown(name)),
-        }
+        let (name, task, flavour) =
+            tasks::datasets().find(|(known, ..)| known == name).ok_or_else(|| unknown(name))?;
+        Ok(Self { name, task: task.name.into(), flavour: flavour.name.into() })
     }
 }
 
 /// Every name that can be made.
 pub fn made_names() -> Vec<String> {
-    let bodies =
-        BODIES.iter().flat_map(|body| FLAVOURS.iter().map(move |flavour| format!("{body}-{flavour}")));
-    bodies.chain(ANTMAZES.iter().map(|name| (*name).to_string())).collect()
+    tasks::datasets().map(|(name, ..)| name).collect()
 }
 
 /// The set that a name, an id or a file speaks of: `hopper-medium` for `hopper-medium-v2`, `hopper_medium-v2.hdf5` and
@@ -266,21 +239,13 @@ fn made_name(path: &Path) -> Option<(&str, &str)> {
     whole.then_some((name, &stem[name.len() + 1..]))
 }
 
-/// D4RL's AntMaze files are named after how they were collected.
-const ANTMAZE_FILES: [(&str, &str); 6] = [
-    ("antmaze-umaze", "Ant_maze_u-maze_noisy_multistart_False_multigoal_False_sparse"),
-    ("antmaze-umaze-diverse", "Ant_maze_u-maze_noisy_multistart_True_multigoal_True_sparse"),
-    ("antmaze-medium-play", "Ant_maze_big-maze_noisy_multistart_True_multigoal_False_sparse"),
-    ("antmaze-medium-diverse", "Ant_maze_big-maze_noisy_multistart_True_multigoal_True_sparse"),
-    ("antmaze-large-play", "Ant_maze_hardest-maze_noisy_multistart_True_multigoal_False_sparse"),
-    ("antmaze-large-diverse", "Ant_maze_hardest-maze_noisy_multistart_True_multigoal_True_sparse"),
-];
-
 /// The file names under which D4RL caches a dataset, most specific first.
 fn d4rl_files(id: &str) -> Vec<String> {
     let mut files = vec![format!("{id}.hdf5")];
     let (name, version) = id.split_at(id.len().saturating_sub(3));
-    if let Some((_, stem)) = ANTMAZE_FILES.iter().find(|(known, _)| *known == name) {
+    let stem =
+        tasks::datasets().find(|(known, ..)| known == name).and_then(|(.., flavour)| flavour.d4rl_file);
+    if let Some(stem) = stem {
         files.push(if version == "-v0" { format!("{stem}.hdf5") } else { format!("{stem}_fixed.hdf5") });
     } else if let Some((body, flavour)) = name.split_once('-') {
         let flavour = flavour.replace('-', "_");

@@ -248,7 +248,7 @@ mod tests {
 
     fn data() -> Dataset {
         let new = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::new())) };
-        let block = Block { rows: 1000, behaviour: &Follow(&crate::policy::Uniform) };
+        let block = Block { rows: 1000, behaviour: &Follow(&crate::policy::UniformPolicy) };
         make("point-mass", &EnvPool::new(&new), &[block], 0, &mut |_| ()).unwrap()
     }
 

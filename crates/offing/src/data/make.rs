@@ -248,13 +248,13 @@ fn columns<T: Clone>(rows: usize, flat: Vec<T>) -> Array2<T> {
 mod tests {
     use super::*;
     use crate::env::point_mass::PointMass;
-    use crate::policy::Uniform;
+    use crate::policy::UniformPolicy;
 
     fn make_with(threads: usize, rows: [usize; 2], seed: u64) -> Dataset {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
             let make_env = || Ok(Box::new(PointMass::new()) as Box<dyn Env>);
-            let behaviour = Follow(&Uniform);
+            let behaviour = Follow(&UniformPolicy);
             let blocks = rows.map(|rows| Block { rows, behaviour: &behaviour });
             make("point-mass-random", &EnvPool::new(&make_env), &blocks, seed, &mut |_| ()).unwrap()
         })

@@ -13,13 +13,11 @@ use sha2::{Digest, Sha256};
 use super::catalogue::Recipe;
 use crate::error::{Error, Result};
 use crate::policy::TanhGaussian;
+use crate::tasks;
 
-/// Normalised score from which a snapshot counts as `medium`: what D4RL stopped its medium policies at.
-const MEDIUM: [(&str, f64); 3] = [("halfcheetah", 40.0), ("hopper", 45.0), ("walker2d", 55.0)];
-
-/// The normalised score from which a snapshot of `body` counts as `medium`; none does for an unknown body.
-pub fn medium_mark(body: &str) -> f64 {
-    MEDIUM.iter().find(|(known, _)| *known == body).map_or(f64::INFINITY, |(_, mark)| *mark)
+/// The normalised score from which a snapshot of `task` counts as `medium`; none does where D4RL has no such data.
+pub fn medium_mark(task: &str) -> f64 {
+    tasks::task_of(task).and_then(|task| task.medium_score).unwrap_or(f64::INFINITY)
 }
 
 /// Behaviour policies in a directory, or inside the program.
@@ -33,22 +31,38 @@ pub struct PolicySet {
 
 /// Which snapshots to take instead of the default ones.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Choice {
+pub struct SnapshotChoice {
     /// Number of the snapshot that is `medium`.
     pub medium: Option<usize>,
     /// Number of the snapshot that is `expert`.
     pub expert: Option<usize>,
 }
 
-/// One policy of a mix: the rows it contributes are a fixed share of the dataset.
+/// A behaviour policy, read.
 #[derive(Clone, Debug)]
-pub struct Ingredient {
+pub struct LoadedPolicy {
     /// The policy's file name.
     pub file: String,
     /// The policy.
     pub policy: TanhGaussian,
     /// SHA-256 of the file.
     pub digest: [u8; 32],
+}
+
+impl LoadedPolicy {
+    /// Refuses a policy with other widths than `wanted`, which are those of observation and action.
+    pub fn check_widths(&self, whose: &str, wanted: (usize, usize), advice: &str) -> Result<()> {
+        let found = (self.policy.obs_dim(), self.policy.act_dim());
+        if wanted == found {
+            return Ok(());
+        }
+        let (inputs, actions) = wanted;
+        let found = format!("found {} and {}; give {advice}", found.0, found.1);
+        Err(Error::file(
+            &self.file,
+            format!("wanted {whose} with {inputs} inputs and {actions} actions, {found}"),
+        ))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -91,7 +105,7 @@ impl PolicySet {
     }
 
     /// The policies of a flavour, in the order in which their rows follow each other. Each gives an equal share.
-    pub fn mix(&self, recipe: &Recipe, choice: Choice) -> Result<Vec<Ingredient>> {
+    pub fn policies_for(&self, recipe: &Recipe, choice: SnapshotChoice) -> Result<Vec<LoadedPolicy>> {
         let body = &recipe.task;
         let all: Vec<&Snapshot> = self.snapshots.iter().filter(|s| &s.body == body).collect();
         let first = *all.first().ok_or_else(|| self.missing(body, "any number"))?;
@@ -113,7 +127,7 @@ impl PolicySet {
     }
 
     /// Loads one file of the set.
-    pub fn load(&self, file: &str) -> Result<Ingredient> {
+    pub fn load(&self, file: &str) -> Result<LoadedPolicy> {
         let path = self.dir.join(file);
         let bytes = match self.built_in {
             None => fs::read(&path).map_err(|e| Error::io(&path, "read the policy", e))?,
@@ -123,10 +137,10 @@ impl PolicySet {
             }
         };
         let policy = TanhGaussian::from_bytes(&bytes, &path)?;
-        Ok(Ingredient { file: file.into(), policy, digest: Sha256::digest(&bytes).into() })
+        Ok(LoadedPolicy { file: file.into(), policy, digest: Sha256::digest(&bytes).into() })
     }
 
-    fn medium<'a>(&self, all: &[&'a Snapshot], body: &str, choice: Choice) -> Result<&'a Snapshot> {
+    fn medium<'a>(&self, all: &[&'a Snapshot], body: &str, choice: SnapshotChoice) -> Result<&'a Snapshot> {
         if let Some(number) = choice.medium {
             return self.numbered(all, body, number);
         }
@@ -135,7 +149,7 @@ impl PolicySet {
             .ok_or_else(|| self.unscored("medium", body, &format!("a snapshot of score {mark} or more")))
     }
 
-    fn expert<'a>(&self, all: &[&'a Snapshot], body: &str, choice: Choice) -> Result<&'a Snapshot> {
+    fn expert<'a>(&self, all: &[&'a Snapshot], body: &str, choice: SnapshotChoice) -> Result<&'a Snapshot> {
         if let Some(number) = choice.expert {
             return self.numbered(all, body, number);
         }
@@ -188,7 +202,7 @@ mod tests {
     use super::*;
 
     /// Eleven empty snapshots are enough: choosing reads only names and scores.
-    fn numbers(flavour: &str, choice: Choice) -> Result<Vec<usize>> {
+    fn numbers(flavour: &str, choice: SnapshotChoice) -> Result<Vec<usize>> {
         let scores = [3.0, 39.0, 25.0, 40.0, 27.0, 46.0, 98.0, 45.0, 103.0, 87.0, 37.0];
         let snapshots = (0..11)
             .map(|number| Snapshot {
@@ -208,10 +222,11 @@ mod tests {
 
     #[test]
     fn medium_is_the_first_at_the_mark_and_expert_the_best() {
-        assert_eq!(numbers("medium", Choice::default()).unwrap(), [5]);
-        assert_eq!(numbers("expert", Choice::default()).unwrap(), [8]);
-        assert_eq!(numbers("medium", Choice { medium: Some(3), expert: None }).unwrap(), [3]);
-        let error = numbers("expert", Choice { medium: None, expert: Some(40) }).unwrap_err().to_string();
+        assert_eq!(numbers("medium", SnapshotChoice::default()).unwrap(), [5]);
+        assert_eq!(numbers("expert", SnapshotChoice::default()).unwrap(), [8]);
+        assert_eq!(numbers("medium", SnapshotChoice { medium: Some(3), expert: None }).unwrap(), [3]);
+        let error =
+            numbers("expert", SnapshotChoice { medium: None, expert: Some(40) }).unwrap_err().to_string();
         assert!(error.contains("hopper-<40>.safetensors"), "{error}");
     }
 }

@@ -16,9 +16,9 @@ use ndarray::{Array1, ArrayView1};
 use super::checks::{check_finite, check_lengths};
 use super::dataset::{Dataset, Ends, Format, ReadReport, SimColumns};
 use super::hdf5::escaped;
+use super::naming;
 use super::options::{ReadOptions, TerminalNext};
 use super::reset_detection::StepScale;
-use super::tasks;
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
 
@@ -62,7 +62,7 @@ pub(super) fn assemble(
     }
     let rows_in_file = columns.rew.len();
     let mut notes = std::mem::take(&mut columns.notes);
-    let name = tasks::name_of(&columns, path, options, &mut notes)?;
+    let name = naming::name_of(&columns, path, options, &mut notes)?;
     let ends = ends(&columns);
     let links = link(&columns, options, &mut notes);
     let Links { kept, dropped, repeat, next_obs: how, follows, cut } = links;

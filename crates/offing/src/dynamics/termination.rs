@@ -9,6 +9,7 @@ use super::expression::Expression;
 use super::learnt::{LearnedTermination, LearntConfig};
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
+use crate::tasks::{self, TaskTermination};
 
 /// Which rule to use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,23 +89,18 @@ pub enum Termination {
 impl TerminationConfig {
     /// The rule of a task by name (`hopper`, `antmaze-umaze`…); AntMaze needs its goal.
     pub fn of_task(task: &str, goal: Option<[f32; 2]>) -> Result<Self> {
-        // AntMaze first: its name contains "ant", and Ant's rule would read the x position as a height.
-        let body = task.split(['-', '_']).next().unwrap_or_default().to_ascii_lowercase();
-        match (body.as_str(), goal) {
-            ("antmaze", Some(goal)) => Ok(Self::AntMaze { goal, radius: default_radius() }),
-            ("antmaze", None) => Err(Error::Invalid(format!(
-                "termination of `{task}`: wanted a goal position, found none; give model.termination = {{ kind = \
-                 \"antmaze\", goal = [x, y] }}"
-            ))),
-            ("halfcheetah", _) => Ok(Self::HalfCheetah { limit: None }),
-            ("hopper", _) => Ok(Self::Hopper {}),
-            ("walker2d", _) => Ok(Self::Walker2d { limit: None }),
-            ("ant", _) => Ok(Self::Ant {}),
-            _ => Err(Error::Unknown {
-                kind: "task",
-                name: task.into(),
-                hint: "its termination is not known: give model.termination.kind = \"never\", \"expression\" or \"learnt\"".into(),
-            }),
+        let known = tasks::body_of(&task.to_ascii_lowercase()).ok_or_else(|| Error::Unknown {
+            kind: "task",
+            name: task.into(),
+            hint: "its termination is not known: give model.termination.kind = \"never\", \"expression\" or \"learnt\"".into(),
+        })?;
+        let invalid = |what: String| Error::Invalid(format!("termination of `{task}`: {what}"));
+        match (known.termination, goal) {
+            (TaskTermination::Rule(json), _) => serde_json::from_str(json).map_err(|e| invalid(e.to_string())),
+            (TaskTermination::AtGoal, Some(goal)) => Ok(Self::AntMaze { goal, radius: default_radius() }),
+            (TaskTermination::AtGoal, None) => Err(invalid(
+                "wanted a goal position, found none; give model.termination = { kind = \"antmaze\", goal = [x, y] }".into(),
+            )),
         }
     }
 
@@ -231,6 +227,14 @@ mod tests {
         ] {
             assert_eq!(done(&cfg, &next), want, "{cfg:?} {next:?}");
         }
+    }
+
+    #[test]
+    fn every_task_of_the_table_has_a_rule() {
+        for task in tasks::TASKS {
+            TerminationConfig::of_task(task.name, Some([0.0; 2])).unwrap();
+        }
+        assert_eq!(TerminationConfig::of_task("Hopper_logs", None).unwrap(), TerminationConfig::Hopper {});
     }
 
     #[test]

@@ -17,7 +17,6 @@ use offing::dynamics::{
 };
 use offing::env::EnvPool;
 use offing::nn::ThreadPool;
-pub(crate) use offing_mujoco::task_of;
 use offing_mujoco::{Physics, make};
 use serde::{Deserialize, Serialize};
 
@@ -182,6 +181,11 @@ fn against_simulator(
     context.say(&format!("following {task} ({physics}) and the model from {} starts", args.windows));
     let cfg = OpenLoopConfig { windows: args.windows, steps: STEPS.min(longest), seed: args.seed };
     Ok(Some(open_loop(&fitted.model, line, &oracle, data, &cfg)?))
+}
+
+/// The simulated task behind a dataset's name, such as `hopper` for `hopper-medium-v2`.
+pub(crate) fn task_of(name: &str) -> Option<&'static str> {
+    Some(offing::tasks::task_of(name)?.name)
 }
 
 /// Fits an ensemble (or finds it fitted) with a progress bar and a line for each epoch.

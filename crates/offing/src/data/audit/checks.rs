@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use ndarray::{ArrayView1, Axis};
 
-use super::super::{Dataset, tasks};
+use super::super::{Dataset, naming};
 use super::statistics::quantile;
 use super::{Finding, Severity};
 use crate::batch::Mat;
@@ -165,7 +165,7 @@ fn teleports(data: &Dataset) -> Finding {
 /// Rows whose state moves farther in one step than a body can, or than the rest of the data does.
 pub fn teleport_rows(data: &Dataset) -> Vec<usize> {
     let b = &data.rows;
-    if tasks::named(&data.name).is_some_and(|task| task.body == "antmaze") && b.obs_dim() >= 2 {
+    if naming::body_of(&data.name).is_some_and(|task| task.body() == "antmaze") && b.obs_dim() >= 2 {
         let step = |i: usize| (b.next_obs[[i, 0]] - b.obs[[i, 0]]).hypot(b.next_obs[[i, 1]] - b.obs[[i, 1]]);
         return (0..b.len()).filter(|&i| step(i) > ANTMAZE_STEP).collect();
     }

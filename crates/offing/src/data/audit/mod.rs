@@ -11,8 +11,8 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::scores::reference;
 use super::{Dataset, ReadReport};
+use crate::tasks::reference;
 pub use checks::teleport_rows;
 pub use statistics::Statistics;
 

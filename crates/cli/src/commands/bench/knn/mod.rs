@@ -11,7 +11,7 @@ use ndarray::Axis;
 use offing::Mat;
 use offing::data::ReadOptions;
 use offing::data::catalogue::Recipe;
-use offing::data::policy_set::{Choice, PolicySet};
+use offing::data::policy_set::{PolicySet, SnapshotChoice};
 use offing::env::EnvPool;
 use offing_knn::{Metric, NeighborIndex, Tree, TreeConfig};
 use offing_mujoco::{Physics, make};
@@ -126,7 +126,8 @@ fn prepare(context: &Context, args: &Args) -> Result<(String, Mat, [Mat; 3])> {
     let set = data.meta.get("set").unwrap_or(&args.dataset);
     let recipe = Recipe::parse(set)?;
     let best = Recipe { flavour: "expert".into(), ..recipe.clone() };
-    let agent = PolicySet::open(&args.policies)?.mix(&best, Choice::default())?.remove(0).policy;
+    let agent =
+        PolicySet::open(&args.policies)?.policies_for(&best, SnapshotChoice::default())?.remove(0).policy;
     let engine = context.engine()?;
     let make_env = || make(engine, &recipe.task, Physics::default());
     let envs = EnvPool::new(&make_env);

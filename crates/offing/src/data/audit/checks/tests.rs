@@ -5,11 +5,11 @@ use super::super::audit;
 use super::*;
 use crate::data::make::{Block, Follow, make};
 use crate::env::{Env, EnvPool, point_mass::PointMass};
-use crate::policy::Uniform;
+use crate::policy::UniformPolicy;
 
 fn clean() -> Dataset {
     let make_env = || Ok(Box::new(PointMass::new()) as Box<dyn Env>);
-    let blocks = [Block { rows: 3000, behaviour: &Follow(&Uniform) }];
+    let blocks = [Block { rows: 3000, behaviour: &Follow(&UniformPolicy) }];
     make("point-mass-random", &EnvPool::new(&make_env), &blocks, 0, &mut |_| ()).unwrap()
 }
 

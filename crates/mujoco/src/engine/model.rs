@@ -1,85 +1,14 @@
-//! A loaded MuJoCo and the models compiled with it.
+//! A compiled model, and the check that a library has the memory layout of [`super::layout`].
 
-use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 
-use offing::home::Home;
 use offing::{Error, Result};
 
-use crate::api::{Api, MjModel, guarded, one_line};
-use crate::layout::{model as at, state};
-use crate::sim::Sim;
-use crate::{Physics, fetch, locate, mjcf, task};
-
-/// MuJoCo, loaded once; clones share it. Models are compiled once per task and physics and shared by all envs.
-#[derive(Clone, Debug)]
-pub struct Engine {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    api: Arc<Api>,
-    home: Home,
-    library: PathBuf,
-    models: Mutex<HashMap<(String, Physics), Arc<Model>>>,
-}
-
-impl Engine {
-    /// Finds MuJoCo (`explicit_lib`, which is the value of `$MUJOCO_LIB`; the cache; an installed Python `mujoco`),
-    /// else fetches it once with the user's own pip, and loads it. `progress` gets one line before each slow step.
-    pub fn load(home: &Home, explicit_lib: Option<&Path>, progress: &mut dyn FnMut(&str)) -> Result<Self> {
-        Self::open(home, locate::library(home, explicit_lib, progress)?)
-    }
-
-    /// Like [`Engine::load`], but never fetches: `None` when MuJoCo is not on this machine.
-    pub fn find(home: &Home, explicit_lib: Option<&Path>) -> Result<Option<Self>> {
-        locate::present(home, explicit_lib)?.map(|library| Self::open(home, library)).transpose()
-    }
-
-    fn open(home: &Home, library: PathBuf) -> Result<Self> {
-        let api = Arc::new(Api::open(&library)?);
-        check_layout(&api, &library)?;
-        Ok(Self { shared: Arc::new(Shared { api, home: home.clone(), library, models: Mutex::default() }) })
-    }
-
-    /// The shared library in use.
-    pub fn library(&self) -> &Path {
-        &self.shared.library
-    }
-
-    /// The version of the engine, such as `3.17.0`.
-    pub fn version(&self) -> &'static str {
-        crate::layout::VERSION_NAME
-    }
-
-    /// Fetches what `task` needs besides the engine (its body's description) unless it is cached already.
-    /// [`crate::make`] does the same silently; call this first to show progress.
-    pub fn prepare(&self, task: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
-        task::known(task)?;
-        for wheel in task::wheels(task) {
-            fetch::files(&self.shared.home, wheel, progress)?;
-        }
-        Ok(())
-    }
-
-    /// The compiled model of a task, made on first use.
-    pub(crate) fn model(&self, task: &str, physics: Physics) -> Result<Arc<Model>> {
-        let mut models = self.shared.models.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (task.to_string(), physics);
-        if let Some(model) = models.get(&key) {
-            return Ok(model.clone());
-        }
-        let body = mjcf::of(&self.shared.home, task, physics)?;
-        let mut model = Model::compile(&self.shared.api, &body.xml, task)?;
-        model.old_impedance = body.old_impedance;
-        let model = Arc::new(model);
-        models.insert(key, model.clone());
-        Ok(model)
-    }
-}
+use super::api::{Api, MjModel, guarded, one_line};
+use super::layout::{VERSION_NAME, model as at, state};
+use super::sim::Sim;
 
 /// A compiled model, read-only and shared between threads.
 #[derive(Debug)]
@@ -180,7 +109,7 @@ impl Drop for Model {
     }
 }
 
-/// A cart with a ball joint and a ball that rests in the floor: every field of [`crate::layout`] has a value known
+/// A cart with a ball joint and a ball that rests in the floor: every field of [`super::layout`] has a value known
 /// beforehand.
 const PROBE: &str = r#"<mujoco>
   <option timestep="0.0078125" gravity="0 0 0"/>
@@ -204,13 +133,13 @@ const PROBE: &str = r#"<mujoco>
 
 /// Reads known values through every offset, so that a library that claims the right version but was built with
 /// another layout is refused instead of read wrongly.
-fn check_layout(api: &Arc<Api>, library: &Path) -> Result<()> {
+pub(super) fn check_layout(api: &Arc<Api>, library: &Path) -> Result<()> {
     let model = Arc::new(Model::compile(api, PROBE, "layout check")?);
     let check = |field: &str, holds: bool| {
         let what = || {
             format!(
                 "wanted the memory layout of MuJoCo {}, found another in `{field}`; use the library of the official wheel",
-                crate::layout::VERSION_NAME
+                VERSION_NAME
             )
         };
         if holds { Ok(()) } else { Err(Error::file(library, what())) }

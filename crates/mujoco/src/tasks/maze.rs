@@ -58,12 +58,7 @@ impl Maze {
 
     /// The maze of a task name, if it has one.
     pub fn of_task(task: &str) -> Option<Self> {
-        match task {
-            "antmaze-umaze" => Some(Self::umaze()),
-            "antmaze-medium" => Some(Self::medium()),
-            "antmaze-large" => Some(Self::large()),
-            _ => None,
-        }
+        super::find(task).ok()?.0.maze.map(|maze| maze())
     }
 
     /// `#` wall, `S` start, `E` goal of evaluation, `g` of the data, `G` of both.

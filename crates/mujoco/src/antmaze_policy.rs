@@ -1,26 +1,26 @@
-//! The agent behind AntMaze data: a goal-reaching ant that follows way-points through the maze.
+//! The behaviour policy of AntMaze data: a goal-reaching ant that follows way-points through the maze.
 //!
-//! Its policy takes (qpos[2..15], qvel[0..14], 10 · the unit vector to the next way-point). Way-points come from a
-//! breadth-first search on the maze. `play` sets aim at the few cells D4RL hand-picked and at the goal, `diverse` sets at any cell, plain
-//! umaze at the goal; a target that is reached is followed by another until the episode ends.
+//! Its network takes (qpos[2..15], qvel[0..14], 10 · the unit vector to the next way-point). A breadth-first search on the
+//! maze gives the way-points. `play` sets aim at the few cells that D4RL picked by hand and at the goal, `diverse` sets at
+//! any cell, plain umaze at the goal. On reaching a target the ant heads for another, until the episode ends.
 
 use offing::data::make::{Actor, Behaviour};
-use offing::data::policy_set::Ingredient;
+use offing::data::policy_set::LoadedPolicy;
 use offing::env::Env;
 use offing::policy::{Policy, TanhGaussian};
-use offing::{Error, Result, Rng};
+use offing::{Result, Rng};
 
 use crate::Maze;
 
 /// Way-points and targets count as reached at this distance.
 const REACHED: f64 = 1.2;
-/// Steps after which the way is planned anew: the ant may have been pushed into another corridor.
+/// Steps after which the ant plans its way anew: a push may have left it in another corridor.
 const REPLAN: usize = 100;
 /// Standard deviation of the noise D4RL adds to every action of its `noisy` sets.
 const NOISE: f64 = 0.2;
 
-/// A way-point follower in one maze.
-pub(crate) struct Navigator<'a> {
+/// The goal-reaching ant in one maze.
+pub(crate) struct WaypointFollower<'a> {
     policy: &'a TanhGaussian,
     maze: Maze,
     targets: Targets,
@@ -31,19 +31,9 @@ enum Targets {
     Cells(Vec<(usize, usize)>),
 }
 
-impl<'a> Navigator<'a> {
-    pub(crate) fn new(ingredient: &'a Ingredient, maze: Maze, flavour: &str) -> Result<Self> {
-        let policy = &ingredient.policy;
-        if (policy.obs_dim(), policy.act_dim()) != (29, 8) {
-            return Err(Error::file(
-                &ingredient.file,
-                format!(
-                    "wanted a goal-reaching ant with 29 inputs and 8 actions, found {} and {}; give another file",
-                    policy.obs_dim(),
-                    policy.act_dim()
-                ),
-            ));
-        }
+impl<'a> WaypointFollower<'a> {
+    pub(crate) fn new(policy: &'a LoadedPolicy, maze: Maze, flavour: &str) -> Result<Self> {
+        policy.check_widths("a goal-reaching ant", (29, 8), "another file")?;
         let targets = match flavour {
             "" => Targets::Goal,
             "play" => {
@@ -52,7 +42,7 @@ impl<'a> Navigator<'a> {
             }
             _ => Targets::Cells(maze.open_cells()),
         };
-        Ok(Self { policy, maze, targets })
+        Ok(Self { policy: &policy.policy, maze, targets })
     }
 
     fn draw_target(&self, goal: [f64; 2], rng: &mut Rng) -> [f64; 2] {
@@ -66,18 +56,18 @@ impl<'a> Navigator<'a> {
     }
 }
 
-impl Behaviour for Navigator<'_> {
+impl Behaviour for WaypointFollower<'_> {
     fn begin<'a>(&'a self, env: &mut dyn Env, rng: &mut Rng) -> Result<Box<dyn Actor + 'a>> {
         let state = env.state();
         let goal = [state.goal[0], state.goal[1]];
         let target = self.draw_target(goal, rng);
-        Ok(Box::new(Walk { navigator: self, goal, target, way: Vec::new(), since_plan: REPLAN }))
+        Ok(Box::new(Walk { follower: self, goal, target, way: Vec::new(), since_plan: REPLAN }))
     }
 }
 
 /// One episode on the way to one target after the other.
 struct Walk<'a> {
-    navigator: &'a Navigator<'a>,
+    follower: &'a WaypointFollower<'a>,
     goal: [f64; 2],
     target: [f64; 2],
     /// Way-points still ahead, the next one last.
@@ -90,11 +80,11 @@ impl Actor for Walk<'_> {
         let obs = env.obs();
         let here = [obs[0], obs[1]];
         if distance(here, self.target) < REACHED && self.target != self.goal {
-            self.target = self.navigator.draw_target(self.goal, rng);
+            self.target = self.follower.draw_target(self.goal, rng);
             self.since_plan = REPLAN;
         }
         if self.since_plan >= REPLAN {
-            self.way = self.navigator.maze.path(here, self.target);
+            self.way = self.follower.maze.path(here, self.target);
             self.way.reverse();
             self.since_plan = 0;
         }
@@ -106,7 +96,7 @@ impl Actor for Walk<'_> {
         let length = distance(here, next).max(1e-6);
         let mut input: Vec<f32> = obs[2..].iter().map(|&o| o as f32).collect();
         input.extend([0, 1].map(|axis| (10.0 * (next[axis] - here[axis]) / length) as f32));
-        self.navigator.policy.act(&input, rng, act);
+        self.follower.policy.act(&input, rng, act);
         for a in act {
             *a = (f64::from(*a) + NOISE * rng.normal()).clamp(-1.0, 1.0) as f32;
         }

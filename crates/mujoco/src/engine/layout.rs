@@ -2,7 +2,7 @@
 //!
 //! Both structs are public but their layout belongs to one version, so the numbers below (`offsetof` over the
 //! 3.17.0 headers; the same on every 64-bit platform, since no field is a `long`) are trusted only after
-//! [`crate::engine`] has checked `mj_version()` and has found known values of a small model through each of them.
+//! [`super::model`] has checked `mj_version()` and has found known values of a small model through each of them.
 
 /// The one version whose layout is written here, as `mj_version()` tells it.
 pub(crate) const VERSION: i32 = 3_017_000;

@@ -9,7 +9,7 @@ use std::path::Path;
 use libloading::Library;
 use offing::{Error, Result};
 
-use crate::layout::{VERSION, VERSION_NAME};
+use super::layout::{VERSION, VERSION_NAME};
 
 // Opaque C structs.
 pub(crate) type MjModel = c_void;
@@ -22,36 +22,52 @@ type OnSpec<T> = unsafe extern "C-unwind" fn(*mut MjSpec) -> T;
 pub(crate) type OnData = unsafe extern "C-unwind" fn(*const MjModel, *mut MjData);
 type Parse = unsafe extern "C-unwind" fn(*const c_char, *const c_void, *mut c_char, c_int) -> *mut MjSpec;
 
-/// The library and its entry points. Function pointers stay valid as long as `_library` lives, which is as long as
-/// this struct.
-#[derive(Debug)]
-pub(crate) struct Api {
-    pub(crate) parse_xml_string: Parse,
-    pub(crate) compile: unsafe extern "C-unwind" fn(*mut MjSpec, *const c_void) -> *mut MjModel,
-    pub(crate) spec_error: OnSpec<*const c_char>,
-    pub(crate) delete_spec: OnSpec<()>,
-    pub(crate) delete_model: unsafe extern "C-unwind" fn(*mut MjModel),
-    pub(crate) make_data: unsafe extern "C-unwind" fn(*const MjModel) -> *mut MjData,
-    pub(crate) delete_data: unsafe extern "C-unwind" fn(*mut MjData),
-    pub(crate) reset_data: OnData,
-    pub(crate) forward: OnData,
-    pub(crate) step: OnData,
-    pub(crate) rne_post_constraint: OnData,
+/// Declares [`Api`] and how its functions are resolved: one line is a field, its C type and its symbol.
+macro_rules! functions {
+    ($($(#[$cfg:meta])* $field:ident: $type:ty = $symbol:literal;)*) => {
+        /// The library and its entry points. Function pointers stay valid as long as `_library` lives, which is as long
+        /// as this struct.
+        #[derive(Debug)]
+        pub(crate) struct Api {
+            $($(#[$cfg])* pub(crate) $field: $type,)*
+            _library: Library,
+        }
+
+        impl Api {
+            fn resolve(library: Library, path: &Path) -> Result<Self> {
+                Ok(Self { $($(#[$cfg])* $field: find(&library, path, $symbol)?,)* _library: library })
+            }
+        }
+    };
+}
+
+functions! {
+    parse_xml_string: Parse = "mj_parseXMLString";
+    compile: unsafe extern "C-unwind" fn(*mut MjSpec, *const c_void) -> *mut MjModel = "mj_compile";
+    spec_error: OnSpec<*const c_char> = "mjs_getError";
+    delete_spec: OnSpec<()> = "mj_deleteSpec";
+    delete_model: unsafe extern "C-unwind" fn(*mut MjModel) = "mj_deleteModel";
+    make_data: unsafe extern "C-unwind" fn(*const MjModel) -> *mut MjData = "mj_makeData";
+    delete_data: unsafe extern "C-unwind" fn(*mut MjData) = "mj_deleteData";
+    reset_data: OnData = "mj_resetData";
+    forward: OnData = "mj_forward";
+    step: OnData = "mj_step";
+    rne_post_constraint: OnData = "mj_rnePostConstraint";
     // The stages of `mj_step`, in order.
-    pub(crate) check_pos: OnData,
-    pub(crate) check_vel: OnData,
-    pub(crate) fwd_position: OnData,
-    pub(crate) fwd_velocity: OnData,
-    pub(crate) fwd_actuation: OnData,
-    pub(crate) fwd_acceleration: OnData,
-    pub(crate) fwd_constraint: OnData,
-    pub(crate) check_acc: OnData,
-    pub(crate) euler: OnData,
-    pub(crate) state_size: unsafe extern "C-unwind" fn(*const MjModel, c_int) -> c_int,
-    pub(crate) get_state: unsafe extern "C-unwind" fn(*const MjModel, *const MjData, *mut f64, c_int),
+    check_pos: OnData = "mj_checkPos";
+    check_vel: OnData = "mj_checkVel";
+    fwd_position: OnData = "mj_fwdPosition";
+    fwd_velocity: OnData = "mj_fwdVelocity";
+    fwd_actuation: OnData = "mj_fwdActuation";
+    fwd_acceleration: OnData = "mj_fwdAcceleration";
+    fwd_constraint: OnData = "mj_fwdConstraint";
+    check_acc: OnData = "mj_checkAcc";
+    euler: OnData = "mj_Euler";
+    // State as the engine itself tells it.
+    state_size: unsafe extern "C-unwind" fn(*const MjModel, c_int) -> c_int = "mj_stateSize";
+    get_state: unsafe extern "C-unwind" fn(*const MjModel, *const MjData, *mut f64, c_int) = "mj_getState";
     #[cfg(test)]
-    pub(crate) error: unsafe extern "C-unwind" fn(*const c_char, ...),
-    _library: Library,
+    error: unsafe extern "C-unwind" fn(*const c_char, ...) = "mju_error";
 }
 
 impl Api {
@@ -64,11 +80,9 @@ impl Api {
                 format!("wanted the MuJoCo {VERSION_NAME} shared library, found: {}", one_line(&e)),
             )
         })?;
-        let found = match find::<unsafe extern "C-unwind" fn() -> c_int>(&library, path, "mj_version") {
-            // SAFETY: `mj_version` takes nothing and returns an int in every MuJoCo release.
-            Ok(version) => unsafe { version() },
-            Err(e) => return Err(e),
-        };
+        let version: unsafe extern "C-unwind" fn() -> c_int = find(&library, path, "mj_version")?;
+        // SAFETY: `mj_version` takes nothing and returns an int in every MuJoCo release.
+        let found = unsafe { version() };
         if found != VERSION {
             return Err(Error::file(
                 path,
@@ -79,39 +93,13 @@ impl Api {
             ));
         }
         install_handlers(&library, path)?;
-        Ok(Self {
-            parse_xml_string: find(&library, path, "mj_parseXMLString")?,
-            compile: find(&library, path, "mj_compile")?,
-            spec_error: find(&library, path, "mjs_getError")?,
-            delete_spec: find(&library, path, "mj_deleteSpec")?,
-            delete_model: find(&library, path, "mj_deleteModel")?,
-            make_data: find(&library, path, "mj_makeData")?,
-            delete_data: find(&library, path, "mj_deleteData")?,
-            reset_data: find(&library, path, "mj_resetData")?,
-            forward: find(&library, path, "mj_forward")?,
-            step: find(&library, path, "mj_step")?,
-            rne_post_constraint: find(&library, path, "mj_rnePostConstraint")?,
-            check_pos: find(&library, path, "mj_checkPos")?,
-            check_vel: find(&library, path, "mj_checkVel")?,
-            fwd_position: find(&library, path, "mj_fwdPosition")?,
-            fwd_velocity: find(&library, path, "mj_fwdVelocity")?,
-            fwd_actuation: find(&library, path, "mj_fwdActuation")?,
-            fwd_acceleration: find(&library, path, "mj_fwdAcceleration")?,
-            fwd_constraint: find(&library, path, "mj_fwdConstraint")?,
-            check_acc: find(&library, path, "mj_checkAcc")?,
-            euler: find(&library, path, "mj_Euler")?,
-            state_size: find(&library, path, "mj_stateSize")?,
-            get_state: find(&library, path, "mj_getState")?,
-            #[cfg(test)]
-            error: find(&library, path, "mju_error")?,
-            _library: library,
-        })
+        Self::resolve(library, path)
     }
 }
 
 /// One symbol, copied out of its borrow of the library.
 fn find<T: Copy>(library: &Library, path: &Path, name: &'static str) -> Result<T> {
-    // SAFETY: the types written in `Api` are those of the 3.17.0 headers.
+    // SAFETY: the types given to `functions!` are those of the 3.17.0 headers.
     unsafe { library.get::<T>(name.as_bytes()) }.map(|symbol| *symbol).map_err(|_| {
         Error::file(path, format!("wanted the MuJoCo {VERSION_NAME} shared library, found no `{name}` in it"))
     })

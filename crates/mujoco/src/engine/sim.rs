@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use offing::{Error, Result};
 
-use crate::api::{MjData, OnData, guarded};
-use crate::engine::Model;
-use crate::layout::{LOST, data as at};
+use super::api::{MjData, OnData, guarded};
+use super::layout::{LOST, data as at};
+use super::model::Model;
 
 /// `mjMINIMP`.
 const MIN_IMPEDANCE: f64 = 1e-4;
 
 /// The state of one simulation of a shared model.
 #[derive(Debug)]
-pub(crate) struct Sim {
+pub struct Sim {
     pub(crate) model: Arc<Model>,
     raw: *mut MjData,
     qpos: *mut f64,
@@ -82,9 +82,9 @@ impl Sim {
     /// Forgets everything, then takes this state and computes what follows from it.
     pub(crate) fn set_state(&mut self, qpos: &[f64], qvel: &[f64]) {
         assert_eq!((qpos.len(), qvel.len()), (self.model.nq, self.model.nv), "state of another model");
-        // SAFETY: live model and data; lengths checked above; source and target cannot overlap.
+        self.reset();
+        // SAFETY: lengths checked above; source and target cannot overlap.
         unsafe {
-            (self.model.api.reset_data)(self.model.raw, self.raw);
             self.qpos.copy_from_nonoverlapping(qpos.as_ptr(), qpos.len());
             self.qvel.copy_from_nonoverlapping(qvel.as_ptr(), qvel.len());
         }
@@ -93,25 +93,21 @@ impl Sim {
 
     /// Puts the simulation into the model's own initial state.
     pub(crate) fn reset(&mut self) {
-        // SAFETY: live model and data.
-        unsafe { (self.model.api.reset_data)(self.model.raw, self.raw) }
+        self.run(&[self.model.api.reset_data]);
     }
 
     /// Computes everything that follows from the state, without moving in time.
     pub(crate) fn forward(&mut self) {
-        // SAFETY: live model and data.
-        unsafe { (self.model.api.forward)(self.model.raw, self.raw) }
+        self.run(&[self.model.api.forward]);
     }
 
     /// Moves on by `count` time steps of the engine.
     pub(crate) fn advance(&mut self, count: usize) {
         for _ in 0..count {
-            if let Some(ceiling) = self.model.old_impedance {
-                self.staged_step(|sim| sim.restore_impedance(ceiling));
-                continue;
+            match self.model.old_impedance {
+                Some(ceiling) => self.staged_step(|sim| sim.restore_impedance(ceiling)),
+                None => self.run(&[self.model.api.step]),
             }
-            // SAFETY: live model and data.
-            unsafe { (self.model.api.step)(self.model.raw, self.raw) }
         }
     }
 
@@ -127,6 +123,7 @@ impl Sim {
         self.run(&after);
     }
 
+    /// Calls functions of the engine that work on this simulation.
     fn run(&mut self, stages: &[OnData]) {
         for stage in stages {
             // SAFETY: live model and data.
@@ -181,8 +178,7 @@ impl Sim {
 
     /// Fills [`Sim::cfrc_ext`].
     pub(crate) fn contact_forces(&mut self) {
-        // SAFETY: live model and data.
-        unsafe { (self.model.api.rne_post_constraint)(self.model.raw, self.raw) }
+        self.run(&[self.model.api.rne_post_constraint]);
     }
 
     /// The same state through the engine's own accessor, slower; the oracle for the direct views.
@@ -207,9 +203,10 @@ impl Drop for Sim {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::state;
+    use crate::Physics;
+    use crate::engine::api;
+    use crate::engine::layout::state;
     use crate::testing::engine;
-    use crate::{Physics, api};
     use offing::Rng;
 
     fn cheetah(physics: Physics) -> Sim {

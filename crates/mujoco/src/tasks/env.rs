@@ -1,36 +1,40 @@
 //! The loop that all tasks share: an [`Env`] out of a simulation and the few functions that make a task.
 
-use offing::env::{Env, Resumed, SimState, Spec, StepResult};
+use offing::env::{Env, Physics, Resumed, SimState, Spec, StepResult};
+use offing::tasks::TaskSpec;
 use offing::{Error, Result, Rng};
 
-use crate::sim::Sim;
-use crate::{Engine, Physics};
+use crate::Engine;
+use crate::engine::Sim;
 
-/// What tells one task from another.
-pub(crate) trait Task: Send {
-    /// Name in [`crate::TASKS`].
-    fn name(&self) -> &str;
-    /// Width of an observation.
-    fn obs_dim(&self) -> usize;
+/// What tells one task from another, besides the entries of the tables.
+///
+/// Public only because [`MujocoEnv`] is generic over it; this crate keeps its tasks to itself.
+pub trait Task: Send {
     /// Engine steps an action lasts.
     fn frame_skip(&self) -> usize;
-    /// Steps until the episode is cut off.
-    fn horizon(&self) -> usize {
-        1000
-    }
-    /// Whether [`Sim::contact_forces`] must be up to date for `observe` and `judge`. It costs a tenth of a step and
-    /// changes nothing else, so it is left out where it can be.
+    /// Whether [`Sim::contact_forces`] must be up to date for `observe` and `reward_and_done`. It costs a tenth of a
+    /// step and changes nothing else, so tasks that need none leave it out.
     fn needs_contact_forces(&self) -> bool {
         false
     }
     /// Draws the start of an episode into the model's initial state.
     fn start(&mut self, qpos: &mut [f64], qvel: &mut [f64], rng: &mut Rng);
     /// What progress is measured by, read before and after a step.
-    fn position(&self, sim: &Sim) -> f64;
-    /// Writes the observation.
-    fn observe(&self, sim: &Sim, obs: &mut [f64]);
-    /// Reward and end of the step just made, at `speed` along [`Task::position`].
-    fn judge(&self, sim: &Sim, act: &[f32], speed: f64) -> (f64, bool);
+    fn position(&self, sim: &Sim) -> f64 {
+        sim.qpos()[0]
+    }
+    /// Writes the observation: positions that are not hidden, then velocities within their limit.
+    fn observe(&self, sim: &Sim, obs: &mut [f64]) {
+        let (hidden, limit) = (self.hidden_positions(), self.velocity_limit());
+        let (positions, velocities) = obs.split_at_mut(sim.qpos().len() - hidden);
+        positions.copy_from_slice(&sim.qpos()[hidden..]);
+        for (o, v) in velocities.iter_mut().zip(sim.qvel()) {
+            *o = v.clamp(-limit, limit);
+        }
+    }
+    /// Reward of the step just made, at `speed` along [`Task::position`], and whether it ended the episode.
+    fn reward_and_done(&self, sim: &Sim, act: &[f32], speed: f64) -> (f64, bool);
     /// The first entries of `qpos` that the observation leaves out.
     fn hidden_positions(&self) -> usize;
     /// The bound at which velocities are clipped in the observation.
@@ -49,7 +53,7 @@ pub(crate) trait Task: Send {
 
 /// A task running in a simulation.
 #[derive(Debug)]
-pub(crate) struct MujocoEnv<T> {
+pub struct MujocoEnv<T> {
     pub(crate) task: T,
     sim: Sim,
     spec: Spec,
@@ -63,22 +67,22 @@ pub(crate) struct MujocoEnv<T> {
 }
 
 impl<T: Task> MujocoEnv<T> {
-    pub(crate) fn new(engine: &Engine, task: T, physics: Physics) -> Result<Self> {
-        let model = engine.model(task.name(), physics)?;
+    pub(crate) fn new(engine: &Engine, known: &TaskSpec, physics: Physics, task: T) -> Result<Self> {
+        let model = engine.model(known.name, physics)?;
         let mut sim = Sim::new(&model)?;
         sim.reset();
         let start = (sim.qpos().to_vec(), sim.qvel().to_vec());
         let spec = Spec {
-            task: task.name().to_string(),
-            obs_dim: task.obs_dim(),
+            task: known.name.to_string(),
+            obs_dim: known.obs_dim(physics),
             act_dim: model.nu,
-            horizon: task.horizon(),
+            horizon: known.horizon,
         };
         let dt = model.timestep * task.frame_skip() as f64;
         let gain = model.ctrl_limits();
-        let mut runner = Self { obs: vec![0.0; spec.obs_dim], task, sim, spec, steps: 0, gain, dt, start };
-        runner.reset(0);
-        Ok(runner)
+        let mut env = Self { obs: vec![0.0; spec.obs_dim], task, sim, spec, steps: 0, gain, dt, start };
+        env.reset(0);
+        Ok(env)
     }
 
     /// Puts the engine into a state and observes it.
@@ -94,15 +98,29 @@ impl<T: Task> MujocoEnv<T> {
         }
         self.task.observe(&self.sim, &mut self.obs);
     }
+
+    fn refused(&self, what: &str, wanted: &str, found: &str) -> Error {
+        Error::Invalid(format!("{what} of {}: wanted {wanted}, found {found}", self.spec.task))
+    }
+
+    fn check_finite<'a>(&self, what: &str, mut values: impl Iterator<Item = &'a f64>) -> Result<()> {
+        match values.position(|v| !v.is_finite()) {
+            None => Ok(()),
+            Some(i) => {
+                let found = format!("none at index {i}; leave such rows out");
+                Err(self.refused(what, "finite numbers", &found))
+            }
+        }
+    }
 }
 
 /// An env whose engine can be stepped without its task: what `bench` compares [`Env::step`] with.
-pub(crate) trait Bare: Env {
+pub(crate) trait BareStep: Env {
     /// Sets the controls and takes the engine's steps; no observation, no reward.
     fn bare_step(&mut self, act: &[f32]);
 }
 
-impl<T: Task> Bare for MujocoEnv<T> {
+impl<T: Task> BareStep for MujocoEnv<T> {
     fn bare_step(&mut self, act: &[f32]) {
         for ((ctrl, a), gain) in self.sim.ctrl_mut().iter_mut().zip(act).zip(&self.gain) {
             *ctrl = f64::from(*a) * gain;
@@ -134,7 +152,7 @@ impl<T: Task> Env for MujocoEnv<T> {
         let speed = (self.task.position(&self.sim) - before) / self.dt;
         self.observe();
         self.steps += 1;
-        let (reward, terminated) = self.task.judge(&self.sim, act, speed);
+        let (reward, terminated) = self.task.reward_and_done(&self.sim, act, speed);
         StepResult { reward, terminated, truncated: self.steps >= self.spec.horizon }
     }
 
@@ -148,22 +166,15 @@ impl<T: Task> Env for MujocoEnv<T> {
 
     fn set_state(&mut self, state: &SimState) -> Result<()> {
         let (nq, nv) = (self.sim.model.nq, self.sim.model.nv);
-        if (state.qpos.len(), state.qvel.len()) != (nq, nv) {
-            return Err(Error::Invalid(format!(
-                "state of {}: wanted {nq} positions and {nv} velocities, found {} and {}",
-                self.spec.task,
-                state.qpos.len(),
-                state.qvel.len()
-            )));
+        let (positions, velocities) = (state.qpos.len(), state.qvel.len());
+        if (positions, velocities) != (nq, nv) {
+            let found = format!("{positions} and {velocities}");
+            return Err(self.refused("state", &format!("{nq} positions and {nv} velocities"), &found));
         }
-        finite(&self.spec.task, "state", state.qpos.iter().chain(&state.qvel).chain(&state.goal))?;
+        self.check_finite("state", state.qpos.iter().chain(&state.qvel).chain(&state.goal))?;
         if !state.goal.is_empty() && !self.task.set_goal(&state.goal) {
-            let wanted = self.task.goal().len();
-            let found = state.goal.len();
-            return Err(Error::Invalid(format!(
-                "goal of {}: wanted {wanted} numbers, found {found}",
-                self.spec.task
-            )));
+            let wanted = format!("{} numbers", self.task.goal().len());
+            return Err(self.refused("goal", &wanted, &state.goal.len().to_string()));
         }
         self.enter(&state.qpos, &state.qvel);
         Ok(())
@@ -171,14 +182,10 @@ impl<T: Task> Env for MujocoEnv<T> {
 
     fn resume_from(&mut self, obs: &[f64]) -> Result<Resumed> {
         if obs.len() != self.spec.obs_dim {
-            return Err(Error::Invalid(format!(
-                "observation of {}: wanted {} numbers, found {}",
-                self.spec.task,
-                self.spec.obs_dim,
-                obs.len()
-            )));
+            let wanted = format!("{} numbers", self.spec.obs_dim);
+            return Err(self.refused("observation", &wanted, &obs.len().to_string()));
         }
-        finite(&self.spec.task, "observation", obs.iter())?;
+        self.check_finite("observation", obs.iter())?;
         let hidden = self.task.hidden_positions();
         let shown = self.sim.model.nq - hidden;
         let mut qpos = vec![0.0; self.sim.model.nq];
@@ -192,14 +199,5 @@ impl<T: Task> Env for MujocoEnv<T> {
 
     fn unstable(&self) -> bool {
         self.sim.losses() > 0
-    }
-}
-
-fn finite<'a>(task: &str, what: &str, mut values: impl Iterator<Item = &'a f64>) -> Result<()> {
-    match values.position(|v| !v.is_finite()) {
-        None => Ok(()),
-        Some(i) => Err(Error::Invalid(format!(
-            "{what} of {task}: wanted finite numbers, found none at index {i}; leave such rows out"
-        ))),
     }
 }

@@ -6,8 +6,8 @@ use std::process::Command;
 use offing::home::Home;
 use offing::{Error, Result};
 
-use crate::fetch;
-use crate::layout::VERSION_NAME;
+use super::fetch;
+use super::layout::VERSION_NAME;
 
 /// The library to load: the one named explicitly, else the cached one, else an installed Python package's of the
 /// right version, else fetched.
@@ -19,14 +19,12 @@ pub(crate) fn library(
     if let Some(found) = present(home, explicit)? {
         return Ok(found);
     }
-    let Some(wheel) = fetch::engine() else {
+    let Some((wheel, library)) = fetch::engine() else {
         return Err(Error::Invalid(format!(
             "no MuJoCo wheel is known for this platform; build or install MuJoCo {VERSION_NAME} and set MUJOCO_LIB to its library"
         )));
     };
-    let dir = fetch::files(home, &wheel, progress)?;
-    library_in(&dir)
-        .ok_or_else(|| Error::file(&dir, "holds no MuJoCo library; remove the directory and try again"))
+    Ok(fetch::fetch(home, &wheel, &[library], progress)?.join(library))
 }
 
 /// The library that is on this machine already, if any.
@@ -34,8 +32,9 @@ pub(crate) fn present(home: &Home, explicit: Option<&Path>) -> Result<Option<Pat
     if let Some(path) = explicit.filter(|path| !path.as_os_str().is_empty()) {
         return named(path).map(Some);
     }
-    let cached = fetch::engine().and_then(|wheel| fetch::cached(home, &wheel));
-    Ok(cached.as_deref().and_then(library_in).or_else(installed))
+    let cached = fetch::engine()
+        .and_then(|(wheel, library)| Some(fetch::cached(home, &wheel, &[library])?.join(library)));
+    Ok(cached.or_else(installed))
 }
 
 /// What `$MUJOCO_LIB` names: the library itself, or a directory that holds it.

@@ -11,9 +11,12 @@ use offing::home::Home;
 use offing::{Error, Result};
 use xmltree::{Element, EmitterConfig, XMLNode};
 
-use crate::api::one_line;
-use crate::maze::Maze;
-use crate::{Physics, fetch, task};
+use super::Simulated;
+use crate::Physics;
+use crate::engine::one_line;
+
+/// An error here is what is wrong with the file, without its path.
+type Parsed<T> = std::result::Result<T, String>;
 
 /// A body's description.
 #[derive(Debug)]
@@ -25,36 +28,25 @@ pub(crate) struct Body {
 }
 
 /// The description of a task's body, and of the maze around it.
-pub(crate) fn of(home: &Home, task: &str, physics: Physics) -> Result<Body> {
-    task::known(task)?;
-    let maze = Maze::of_task(task);
-    let (wheel, file) = match task {
-        "halfcheetah" => (&fetch::GYMNASIUM, "half_cheetah.xml"),
-        "hopper" => (&fetch::GYMNASIUM, "hopper.xml"),
-        // v5 gave both feet the same friction; v4 kept the .9 and 1.9 of the body D4RL used.
-        "walker2d" if physics == Physics::GymnasiumV5 => (&fetch::GYMNASIUM, "walker2d_v5.xml"),
-        "walker2d" => (&fetch::GYMNASIUM, "walker2d.xml"),
-        "ant" => (&fetch::GYMNASIUM, "ant.xml"),
-        _ => (&fetch::D4RL, "ant.xml"),
-    };
-    let path = fetch::files(home, wheel, &mut |_| ())?.join(file);
+pub(crate) fn body(home: &Home, task: &Simulated, physics: Physics) -> Result<Body> {
+    let path = task.fetch_bodies(home, &mut |_| ())?.join(task.bodies[physics as usize]);
     let text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, "read", e))?;
-    patch(&text, physics, maze.as_ref()).map_err(|what| Error::file(&path, what))
+    patch(&text, physics, task).map_err(|what| Error::file(&path, what))
 }
 
 /// Applies the physics and builds the maze, if any.
-fn patch(text: &str, physics: Physics, maze: Option<&Maze>) -> std::result::Result<Body, String> {
+fn patch(text: &str, physics: Physics, task: &Simulated) -> Parsed<Body> {
     let mut root =
         Element::parse(text.as_bytes()).map_err(|e| format!("not readable as MJCF: {}", one_line(&e)))?;
-    if let Some(maze) = maze {
+    if let Some(maze) = task.maze {
         let world = root.get_mut_child("worldbody").ok_or("wanted a <worldbody>, found none")?;
-        world.children.extend(maze.walls().map(XMLNode::Element));
+        world.children.extend(maze().walls().map(XMLNode::Element));
     }
     let mut old_impedance = None;
     if physics == Physics::D4rlV2 {
         old_inertias(&mut root)?;
         halve_margins(&mut root)?;
-        if maze.is_none() {
+        if task.early_contact_forces {
             early_contact_forces(&mut root);
         }
         old_impedance = rising_impedance(&root)?;
@@ -71,7 +63,7 @@ fn patch(text: &str, physics: Physics, maze: Option<&Maze>) -> std::result::Resu
 }
 
 /// The ceiling shared by all impedances, if they start from 0 (HalfCheetah's).
-fn rising_impedance(root: &Element) -> std::result::Result<Option<f64>, String> {
+fn rising_impedance(root: &Element) -> Parsed<Option<f64>> {
     let default = |kind: &str, name: &str| {
         let element = root.get_child("default").and_then(|d| d.get_child(kind));
         element.filter(|e| e.attributes.contains_key(name)).map(|e| numbers::<3>(e, name)).transpose()
@@ -86,16 +78,14 @@ fn rising_impedance(root: &Element) -> std::result::Result<Option<f64>, String> 
 }
 
 /// A sensor that makes the engine compute contact forces in the middle of a step, at the start of the last engine
-/// step, as the engine behind gym-v2 did; [`Sim::contact_forces`](crate::sim::Sim::contact_forces) has those of its end.
+/// step, as the engine behind gym-v2 did; [`Sim::contact_forces`](crate::engine::Sim::contact_forces) has those of its end.
 fn early_contact_forces(root: &mut Element) {
-    if root.attributes.get("model").is_some_and(|name| name == "ant") {
-        add(root, "sensor", |sensors| {
-            add(sensors, "framelinacc", |sensor| {
-                set(sensor, "objtype", "body");
-                set(sensor, "objname", "torso");
-            });
+    add(root, "sensor", |sensors| {
+        add(sensors, "framelinacc", |sensor| {
+            set(sensor, "objtype", "body");
+            set(sensor, "objname", "torso");
         });
-    }
+    });
 }
 
 /// Edits the child of that name, made first if missing.
@@ -114,18 +104,18 @@ fn set(element: &mut Element, name: &str, value: &str) {
 
 /// Halves the margin of every geom and geom default, so that today's sum is yesterday's maximum. (All geoms of one
 /// body description share one margin.) Margins of joint limits kept their meaning and stay.
-fn halve_margins(element: &mut Element) -> std::result::Result<(), String> {
+fn halve_margins(element: &mut Element) -> Parsed<()> {
     if element.name == "geom" && element.attributes.contains_key("margin") {
         let margin = numbers::<1>(element, "margin")?[0] / 2.0;
-        element.attributes.insert("margin".into(), margin.to_string());
+        set(element, "margin", &margin.to_string());
     }
     children(element).try_for_each(halve_margins)
 }
 
 /// Writes the old mass and inertia of every body out as an explicit `<inertial>`.
-fn old_inertias(root: &mut Element) -> std::result::Result<(), String> {
+fn old_inertias(root: &mut Element) -> Parsed<()> {
     let compiler = root.get_mut_child("compiler").ok_or("wanted a <compiler>, found none")?;
-    compiler.attributes.insert("inertiafromgeom".into(), "false".into());
+    set(compiler, "inertiafromgeom", "false");
     let degrees = compiler.attributes.get("angle").is_none_or(|unit| unit == "degree");
     let default = root.get_child("default").and_then(|d| d.get_child("geom"));
     let density =
@@ -136,7 +126,7 @@ fn old_inertias(root: &mut Element) -> std::result::Result<(), String> {
 }
 
 /// Adds the `<inertial>` of one body, then of the bodies inside it.
-fn weigh(body: &mut Element, density: f64, degrees: bool) -> std::result::Result<(), String> {
+fn weigh(body: &mut Element, density: f64, degrees: bool) -> Parsed<()> {
     let mut solids = Vec::new();
     for geom in children(body).filter(|e| e.name == "geom") {
         solids.push(Solid::of(geom, density, degrees)?);
@@ -157,7 +147,7 @@ struct Solid {
 }
 
 impl Solid {
-    fn of(geom: &Element, density: f64, degrees: bool) -> std::result::Result<Self, String> {
+    fn of(geom: &Element, density: f64, degrees: bool) -> Parsed<Self> {
         match geom.attributes.get("type").map(String::as_str) {
             Some("capsule") => Self::capsule(geom, density, degrees),
             Some("sphere") => {
@@ -172,7 +162,7 @@ impl Solid {
     }
 
     /// The cylinder that stood for a capsule before MuJoCo 2.1.2.
-    fn capsule(geom: &Element, density: f64, degrees: bool) -> std::result::Result<Self, String> {
+    fn capsule(geom: &Element, density: f64, degrees: bool) -> Parsed<Self> {
         let (centre, axis, r, half) = if geom.attributes.contains_key("fromto") {
             let [a, b, c, x, y, z] = numbers(geom, "fromto")?;
             let along = [x - a, y - b, z - c];
@@ -227,7 +217,7 @@ fn inertial(solids: &[Solid]) -> Element {
 }
 
 /// Where a geom's z axis points in its body.
-fn axis(geom: &Element, degrees: bool) -> std::result::Result<[f64; 3], String> {
+fn axis(geom: &Element, degrees: bool) -> Parsed<[f64; 3]> {
     if geom.attributes.contains_key("quat") {
         let q = numbers::<4>(geom, "quat")?;
         let norm = q.iter().map(|v| v * v).sum::<f64>().sqrt();
@@ -249,12 +239,12 @@ fn axis(geom: &Element, degrees: bool) -> std::result::Result<[f64; 3], String> 
     Ok([0.0, 0.0, 1.0])
 }
 
-fn position(geom: &Element) -> std::result::Result<[f64; 3], String> {
+fn position(geom: &Element) -> Parsed<[f64; 3]> {
     if geom.attributes.contains_key("pos") { numbers(geom, "pos") } else { Ok([0.0; 3]) }
 }
 
 /// Exactly `N` numbers of an attribute.
-fn numbers<const N: usize>(element: &Element, name: &str) -> std::result::Result<[f64; N], String> {
+fn numbers<const N: usize>(element: &Element, name: &str) -> Parsed<[f64; N]> {
     let text = element.attributes.get(name).map_or("", String::as_str);
     let values: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     values.try_into().map_err(|_| format!("<{} {name}>: wanted {N} numbers, found `{text}`", element.name))
@@ -267,7 +257,8 @@ fn children(element: &mut Element) -> impl Iterator<Item = &mut Element> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::model as at;
+    use crate::engine::layout::model as at;
+    use crate::tasks::find;
     use crate::testing::engine;
 
     /// Masses of all bodies, the world's first.
@@ -334,7 +325,7 @@ mod tests {
             "<mujoco/>",
             r#"<mujoco><compiler/><worldbody><body><geom type="box"/></body></worldbody></mujoco>"#,
         ] {
-            let error = patch(text, Physics::D4rlV2, None).unwrap_err();
+            let error = patch(text, Physics::D4rlV2, find("hopper").unwrap().0).unwrap_err();
             assert!(!error.is_empty() && error.lines().count() == 1, "{text}: {error}");
         }
     }
