@@ -23,7 +23,7 @@ use super::data::Scaler;
 use super::head::{Bounds, Head};
 use super::termination::Termination;
 use super::trainer::{Progress, Trainer};
-use super::{DynamicsModel, Members, ModelStep, Prediction};
+use super::{DynamicsModel, Members, ModelStep, Prediction, sampled_batch};
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
 use crate::nn::{
@@ -320,11 +320,8 @@ impl DynamicsModel for Ensemble {
             Members::One => (None, self.run_chosen(obs, act, &member)),
             Members::All => {
                 let prediction = self.predict(obs, act);
-                let pick = |from: &Array3<f32>| {
-                    Mat::from_shape_fn((rows, width), |(i, j)| from[[member[i] as usize, i, j]])
-                };
-                let picked = (pick(&prediction.mean), pick(&prediction.std));
-                (Some(prediction), picked)
+                let chosen = prediction.by(&member);
+                (Some(prediction), chosen)
             }
         };
         let mut sampled = mean.clone();
@@ -339,10 +336,7 @@ impl DynamicsModel for Ensemble {
                 *x += sd * e;
             }
         });
-        let next_obs = sampled.slice(s![.., ..width - 1]).to_owned();
-        let rew = sampled.column(width - 1).to_owned();
-        let done = self.done(obs, act, &next_obs);
-        let batch = Batch { obs: obs.clone(), act: act.clone(), rew, next_obs, done };
+        let batch = sampled_batch(self, obs, act, &sampled);
         ModelStep { batch, member, mean, std, prediction }
     }
 }

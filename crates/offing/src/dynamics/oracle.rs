@@ -12,7 +12,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use ndarray::{Array1, Array3, ArrayView1, Axis, s};
+use ndarray::{Array1, Array3, ArrayView1, Axis};
 use rayon::prelude::*;
 
 use super::{DynamicsModel, Members, ModelStep, Prediction};
@@ -253,7 +253,7 @@ fn follow_one(
 
 impl DynamicsModel for Oracle<'_> {
     fn predict(&self, obs: &Mat, act: &Mat) -> Prediction {
-        prediction_of(&mean_of(&self.replay_or_nan(obs, act).batch))
+        sure(&ModelStep::of_rows(self.replay_or_nan(obs, act).batch))
     }
 
     /// The simulator's own verdict on (s, a); `next_obs` is not looked at.
@@ -262,26 +262,14 @@ impl DynamicsModel for Oracle<'_> {
     }
 
     fn step(&self, obs: &Mat, act: &Mat, members: Members, _rng: &mut Rng) -> ModelStep {
-        let batch = self.replay_or_nan(obs, act).batch;
-        let mean = mean_of(&batch);
-        let prediction = (members == Members::All).then(|| prediction_of(&mean));
-        let (member, std) = (Array1::zeros(obs.nrows()), Mat::zeros(mean.raw_dim()));
-        ModelStep { batch, member, mean, std, prediction }
+        let step = ModelStep::of_rows(self.replay_or_nan(obs, act).batch);
+        ModelStep { prediction: (members == Members::All).then(|| sure(&step)), ..step }
     }
 }
 
-/// (s', r), one a row.
-fn mean_of(batch: &Batch) -> Mat {
-    let width = batch.obs_dim();
-    let mut mean = Mat::zeros((batch.len(), width + 1));
-    mean.slice_mut(s![.., ..width]).assign(&batch.next_obs);
-    mean.column_mut(width).assign(&batch.rew);
-    mean
-}
-
-/// One member that is sure.
-fn prediction_of(mean: &Mat) -> Prediction {
-    let mean = mean.clone().insert_axis(Axis(0));
+/// The prediction of one member that is sure of what happened.
+fn sure(step: &ModelStep) -> Prediction {
+    let mean = step.mean.clone().insert_axis(Axis(0));
     Prediction { std: Array3::zeros(mean.raw_dim()), mean }
 }
 
@@ -289,6 +277,7 @@ fn prediction_of(mean: &Mat) -> Prediction {
 mod tests {
     use super::*;
     use crate::env::point_mass::PointMass;
+    use ndarray::s;
 
     fn rows(n: usize) -> (Mat, Mat) {
         let mut rng = Rng::stream(0, "rows", 0);
