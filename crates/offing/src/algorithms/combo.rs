@@ -96,7 +96,7 @@ impl Algorithm for ComboConfig {
     fn validate(&self) -> Result<()> {
         self.train.validate()?;
         self.rollout.validate()?;
-        self.model.ensemble.check()?;
+        self.model.ensemble.validate()?;
         self.sac.check()?;
         let c = &self.conservative;
         let named = [("beta", c.beta), ("temperature", c.temperature), ("target_lr", c.target_lr)];

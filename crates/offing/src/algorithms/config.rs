@@ -223,8 +223,8 @@ impl ModelConfig {
 
     /// Says why no model can be fitted to these data, if so, before hours are spent on it.
     pub fn validate_for(&self, data: &Dataset) -> Result<()> {
-        self.termination_for(data)?.check(&data.rows)?;
-        self.ensemble.check_for(data.rows.len())?;
+        self.termination_for(data)?.validate_for(&data.rows)?;
+        self.ensemble.validate_for(data.rows.len())?;
         check_rows(&data.rows)
     }
 }

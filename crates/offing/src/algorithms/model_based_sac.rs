@@ -56,9 +56,9 @@ impl Algorithm for ModelBasedSacConfig {
     fn validate(&self) -> Result<()> {
         self.train.validate()?;
         self.rollout.validate()?;
-        self.model.ensemble.check()?;
+        self.model.ensemble.validate()?;
         self.sac.check()?;
-        self.pessimism.check()
+        self.pessimism.validate()
     }
 
     fn validate_for(&self, data: &Dataset) -> Result<()> {

@@ -108,7 +108,7 @@ impl Algorithm for MorelConfig {
     fn validate(&self) -> Result<()> {
         self.train.validate()?;
         self.npg.check()?;
-        self.model.ensemble.check()?;
+        self.model.ensemble.validate()?;
         if self.plan.starts == 0 || self.plan.horizon == 0 {
             return Err(invalid!(
                 "plan: wanted starts and a horizon of at least 1, found {} and {}",
@@ -121,7 +121,7 @@ impl Algorithm for MorelConfig {
                 "pessimism: wanted halt, truncate or ignore, found penalize; MOReL stops where it is unsure, \
                  `mopo` takes penalties"
             )),
-            rule => rule.check(),
+            rule => rule.validate(),
         }
     }
 

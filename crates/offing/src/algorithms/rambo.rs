@@ -83,7 +83,7 @@ impl Algorithm for RamboConfig {
     fn validate(&self) -> Result<()> {
         self.train.validate()?;
         self.rollout.validate()?;
-        self.model.ensemble.check()?;
+        self.model.ensemble.validate()?;
         self.sac.check()?;
         let (opponent, cloning) = (&self.adversary, &self.cloning);
         for (name, value, least) in [
@@ -99,7 +99,7 @@ impl Algorithm for RamboConfig {
         if !(cloning.lr > 0.0 && cloning.lr.is_finite()) {
             return Err(invalid!("cloning.lr: wanted a positive number, found {}", cloning.lr));
         }
-        self.clone().resolved().adversary.step.check(self.model.ensemble.hidden.len() + 1)
+        self.clone().resolved().adversary.step.validate_for(self.model.ensemble.hidden.len() + 1)
     }
 
     fn train_config(&self) -> &TrainConfig {

@@ -22,17 +22,17 @@ mod tests;
 mod trainer;
 
 pub use adversary::{Adversary, AdversaryConfig, AdversaryLosses};
-pub use cache::{Cached, Fit, FitEvent, cached, is_kept, key as model_key};
+pub use cache::{CachedModel, FitEvent, FitRequest, fit_cached, is_cached, key as model_key};
 pub use config::EnsembleConfig;
 pub use data::{Scaler, check_rows};
 pub use ensemble::Ensemble;
 pub use expression::Expression;
-pub use learnt::{LearnedTermination, LearntConfig};
-pub use linear::{Comparison, Linear, compare};
+pub use learnt::{LearnedConfig, LearnedTermination};
+pub use linear::{HoldoutComparison, Linear, compare};
 pub use open_loop::{Curve, OpenLoop, OpenLoopConfig, open_loop};
-pub use oracle::{Lost, LostCounts, Oracle, Replay, Trajectories};
+pub use oracle::{LostCounts, LostRows, Oracle, OracleStep, Trajectories};
 pub use termination::{Termination, TerminationConfig};
-pub use trainer::{FitReport, Progress, Trainer};
+pub use trainer::{FitProgress, FitReport, Trainer};
 
 use ndarray::{Array1, Array3, Axis, s};
 

@@ -68,7 +68,7 @@ fn configs() -> Vec<UncertaintyConfig> {
     let sumo = SumoConfig {
         k: 5,
         vector: SearchVector::ObsActRewNext,
-        columns: Columns::Standardised,
+        columns: ColumnScale::Standardised,
         metric: Distance::Manhattan,
         ..Default::default()
     };
@@ -78,15 +78,19 @@ fn configs() -> Vec<UncertaintyConfig> {
         UncertaintyConfig::Sumo(SumoConfig { embedding: embedded, ..Default::default() }),
         UncertaintyConfig::Aleatoric(AleatoricConfig { norm: Norm::L2Std }),
         UncertaintyConfig::Pairwise(PairwiseConfig { spread: Spread::ToMean }),
-        UncertaintyConfig::LooKl(LooKlConfig { member: Held::Mean }),
-        UncertaintyConfig::Fathom(FathomConfig { variant: Variant::Fit, stored: None, ..Default::default() }),
+        UncertaintyConfig::LooKl(LooKlConfig { member: KlMember::Mean }),
         UncertaintyConfig::Fathom(FathomConfig {
-            variant: Variant::Ensemble,
+            variant: FathomVariant::Fit,
             stored: None,
             ..Default::default()
         }),
         UncertaintyConfig::Fathom(FathomConfig {
-            variant: Variant::Search,
+            variant: FathomVariant::Ensemble,
+            stored: None,
+            ..Default::default()
+        }),
+        UncertaintyConfig::Fathom(FathomConfig {
+            variant: FathomVariant::Search,
             stored: Some(200),
             ..Default::default()
         }),
@@ -131,7 +135,7 @@ impl Uncertainty for Broken {
         let column = step.batch.obs.column(0).to_owned();
         Ok(match self.0 {
             "order" => column.iter().enumerate().map(|(i, x)| x + i as f32).collect(),
-            "alone" => &column - column.mean().unwrap(),
+            "alone" => &column - column.fold(f32::MIN, |a, b| a.max(*b)),
             "finite" => column.mapv(|x| if x > 0.0 { f32::NAN } else { x }),
             "count" => column.slice(ndarray::s![1..]).to_owned(),
             "members" if step.prediction.is_some() => column + 1.0,
@@ -315,8 +319,8 @@ fn ensemble_scores_equal_numpy() {
         ("pairwise.to-mean", Box::new(PairwiseConfig { spread: Spread::ToMean })),
         ("ensemble-std", Box::new(EnsembleStdConfig {})),
         ("mixture-std", Box::new(MixtureStdConfig {})),
-        ("loo-kl.chosen", Box::new(LooKlConfig { member: Held::Chosen })),
-        ("loo-kl.mean", Box::new(LooKlConfig { member: Held::Mean })),
+        ("loo-kl.chosen", Box::new(LooKlConfig { member: KlMember::Chosen })),
+        ("loo-kl.mean", Box::new(LooKlConfig { member: KlMember::Mean })),
     ];
     for (name, rule) in rules {
         let got = apply(&*rule, &prediction, Some(&member));
