@@ -7,7 +7,7 @@ use anyhow::Result;
 use offing::Rng;
 use offing::algo::{Event, RolloutConfig, Session};
 use offing::data::Dataset;
-use offing::dynamics::{EnsembleConfig, Fit, TerminationConfig, Trainer, is_kept};
+use offing::dynamics::{EnsembleConfig, FitRequest, TerminationConfig, Trainer, is_cached};
 use offing::env::EnvPool;
 use offing::home::Home;
 use offing::nn::ThreadPool;
@@ -87,8 +87,9 @@ fn model_cost(
         return Ok((Some(0.0), String::new()));
     };
     let seed = model.get("seed").and_then(Value::as_integer).map_or(of.written.seed, |seed| seed as u64);
-    let fit = Fit { rows: &of.data.rows, config: &cfg, termination: &TerminationConfig::Never {}, seed };
-    if is_kept(context.home(), &fit)? {
+    let fit =
+        FitRequest { rows: &of.data.rows, config: &cfg, termination: &TerminationConfig::Never {}, seed };
+    if is_cached(context.home(), &fit)? {
         return Ok((Some(0.0), "the model is there already".into()));
     }
     let mut trainer = Trainer::new(&cfg, &few.rows, 0, pool)?;

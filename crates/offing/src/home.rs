@@ -55,14 +55,19 @@ impl Home {
 
     /// Waits for the lock of one artefact and holds it.
     pub fn lock(&self, kind: &str, name: &str) -> Result<Lock> {
-        self.lock_telling(kind, name, || Ok(()))
+        self.lock_or_notify(kind, name, || Ok(()))
     }
 
     /// Like [`Home::lock`], but calls `waiting` first when another process holds the lock: making an artefact
     /// may take an hour, and a silent wait looks like a hang. An error it returns ends the wait.
     ///
     /// A home that others keep and this user only reads, as on a cluster, needs no lock: what is there is whole.
-    pub fn lock_telling(&self, kind: &str, name: &str, waiting: impl FnOnce() -> Result<()>) -> Result<Lock> {
+    pub fn lock_or_notify(
+        &self,
+        kind: &str,
+        name: &str,
+        waiting: impl FnOnce() -> Result<()>,
+    ) -> Result<Lock> {
         let path = self.dir(kind)?.join(format!(".{name}.lock"));
         let file = match File::options().create(true).write(true).truncate(false).open(&path) {
             Ok(file) => file,
@@ -154,7 +159,7 @@ mod tests {
         let _again = home.lock("datasets", "x").unwrap();
         let other = File::options().write(true).open(dir.path().join("datasets/.x.lock")).unwrap();
         assert!(other.try_lock().is_err(), "a second holder must wait");
-        let told = home.lock_telling("datasets", "x", || Err(Error::Invalid("told".into())));
+        let told = home.lock_or_notify("datasets", "x", || Err(Error::Invalid("told".into())));
         assert_eq!(told.unwrap_err().to_string(), "told", "who has to wait is told so");
     }
 }

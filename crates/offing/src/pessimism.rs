@@ -86,7 +86,7 @@ pub struct CalibratedRule {
 
 impl Pessimism {
     /// Says what is wrong with the values, if anything.
-    pub fn check(&self) -> Result<()> {
+    pub fn validate(&self) -> Result<()> {
         let values: [(&str, Option<f32>); 2] = match *self {
             Self::Ignore {} => [("", None), ("", None)],
             Self::Penalize { lambda, reward_range, .. } => {
@@ -105,7 +105,7 @@ impl Pessimism {
 
     /// Fixes ε and r_max from the dataset: `baseline` is the estimator's largest leave-one-out score there.
     pub fn calibrate(self, baseline: f32, rewards: &Array1<f32>) -> Result<CalibratedRule> {
-        self.check()?;
+        self.validate()?;
         let low = rewards.iter().copied().fold(f32::INFINITY, f32::min);
         let high = rewards.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let reward_range = match self {
@@ -117,7 +117,7 @@ impl Pessimism {
 
     /// Whether [`calibrate`](Self::calibrate) looks at the dataset's largest score. To find it takes an ensemble's estimator
     /// a pass over the whole dataset.
-    pub fn needs_baseline(&self) -> bool {
+    pub fn needs_max_loo_score(&self) -> bool {
         match self {
             Self::Ignore {} => false,
             Self::Penalize { normaliser, .. } => *normaliser == Normaliser::Dataset,
@@ -279,8 +279,8 @@ mod tests {
             (penalty(1.0, Some(-1.0)), "pessimism.reward_range"),
             (Pessimism::Halt { alpha: 1.0, penalty: f32::INFINITY }, "pessimism.penalty"),
         ] {
-            assert!(rule.check().unwrap_err().to_string().contains(word), "{rule:?}");
+            assert!(rule.validate().unwrap_err().to_string().contains(word), "{rule:?}");
         }
-        assert!(Pessimism::Ignore {}.check().is_ok() && penalty(0.0, Some(0.0)).check().is_ok());
+        assert!(Pessimism::Ignore {}.validate().is_ok() && penalty(0.0, Some(0.0)).validate().is_ok());
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! ```
 //! use offing::Batch;
-//! use offing::replay::Replay;
-//! let mut ring = Replay::new(3, 2, 1);
+//! use offing::replay::ReplayBuffer;
+//! let mut ring = ReplayBuffer::new(3, 2, 1);
 //! for i in 0..5 {
 //!     ring.push_row(&[i as f32; 2], &[0.0], i as f32, &[0.0; 2], false);
 //! }
@@ -20,13 +20,13 @@ use crate::nn::Tensors;
 
 /// Transitions in a ring of fixed capacity, addressed by slot.
 #[derive(Clone, Debug)]
-pub struct Replay {
+pub struct ReplayBuffer {
     rows: Batch,
     len: usize,
     next: usize,
 }
 
-impl Replay {
+impl ReplayBuffer {
     /// An empty ring for `capacity` rows.
     pub fn new(capacity: usize, obs_dim: usize, act_dim: usize) -> Self {
         assert!(capacity > 0, "a ring needs room");
@@ -55,7 +55,7 @@ impl Replay {
         self.rows.len()
     }
 
-    /// The columns, of which the first [`Replay::len`] rows are held.
+    /// The columns, of which the first [`ReplayBuffer::len`] rows are held.
     pub fn columns(&self) -> &Batch {
         &self.rows
     }
@@ -111,7 +111,7 @@ impl Replay {
         out
     }
 
-    /// Takes back what [`Replay::save`] gave into a ring of the same capacity and widths.
+    /// Takes back what [`ReplayBuffer::save`] gave into a ring of the same capacity and widths.
     pub fn load(&mut self, from: &Tensors) -> Result<()> {
         let ring = from.u64("ring", 2)?;
         let (n, next) = (ring[0] as usize, ring[1] as usize);
@@ -164,8 +164,8 @@ pub fn gather_at(from: &Batch, rows: &[usize], to: &mut Batch, first: usize) {
 mod tests {
     use super::*;
 
-    fn filled(capacity: usize, rows: usize) -> Replay {
-        let mut ring = Replay::new(capacity, 2, 1);
+    fn filled(capacity: usize, rows: usize) -> ReplayBuffer {
+        let mut ring = ReplayBuffer::new(capacity, 2, 1);
         for i in 0..rows {
             let x = i as f32;
             ring.push_row(&[x, -x], &[0.5 * x], x, &[x + 1.0, 0.0], i % 3 == 0);
@@ -184,14 +184,14 @@ mod tests {
     fn a_saved_ring_goes_on_as_if_nothing_had_happened() {
         for rows in [0, 3, 6] {
             let mut ring = filled(4, rows);
-            let mut back = Replay::new(4, 2, 1);
+            let mut back = ReplayBuffer::new(4, 2, 1);
             back.load(&ring.save()).unwrap();
             for ring in [&mut ring, &mut back] {
                 ring.push_row(&[9.0; 2], &[9.0], 9.0, &[9.0; 2], true);
             }
             assert_eq!(ring.save(), back.save());
         }
-        let error = Replay::new(3, 2, 1).load(&filled(4, 4).save()).unwrap_err().to_string();
+        let error = ReplayBuffer::new(3, 2, 1).load(&filled(4, 4).save()).unwrap_err().to_string();
         assert!(error.contains("at most 3 rows, found 4"), "{error}");
     }
 }

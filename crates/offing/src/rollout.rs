@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::nn::{Noise, Tensors, ThreadPool};
 use crate::npg::GaussianPolicy;
 use crate::pessimism::{CalibratedRule, Verdict};
-use crate::replay::Replay;
+use crate::replay::ReplayBuffer;
 use crate::rng::Rng;
 use crate::sac::Actor;
 use crate::uncertainty::Uncertainty;
@@ -324,14 +324,14 @@ pub(crate) fn join(parts: Vec<Batch>, obs_dim: usize, act_dim: usize) -> Batch {
 #[derive(Clone, Debug)]
 pub struct ModelBuffer {
     /// The rows.
-    pub ring: Replay,
+    pub ring: ReplayBuffer,
     u: Vec<f32>,
 }
 
 impl ModelBuffer {
     /// An empty buffer for `capacity` rows.
     pub fn new(capacity: usize, obs_dim: usize, act_dim: usize) -> Self {
-        Self { ring: Replay::new(capacity, obs_dim, act_dim), u: vec![0.0; capacity] }
+        Self { ring: ReplayBuffer::new(capacity, obs_dim, act_dim), u: vec![0.0; capacity] }
     }
 
     /// Adds what a rollout brought.

@@ -65,7 +65,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         if signals::asked_to_stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     bar.finish_and_clear();
-    run.take_notes().iter().for_each(|note| context.say(note));
+    run.take_warnings().iter().for_each(|note| context.say(note));
     if !done? {
         context.say(&format!("stopped; the same command goes on from {}", dir.display()));
         return Ok(ExitCode::from(130));

@@ -12,7 +12,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use ndarray::{Array1, Array2};
 use offing::uncertainty::{
-    Columns, Distance, Neighbors, SearchVector, Sumo, SumoConfig, Threshold, Uncertainty, locate,
+    ColumnScale, Distance, Neighbors, SearchVector, Sumo, SumoConfig, Threshold, Uncertainty, locate,
 };
 use offing::{Batch, stats};
 use serde_json::json;
@@ -122,7 +122,7 @@ fn open(context: &Context, args: &Args) -> Result<(Sumo, Vec<Range<usize>>)> {
         k: args.k.unwrap_or(1),
         vector: args.vector.unwrap_or_default(),
         metric: args.metric.unwrap_or_default(),
-        columns: if args.standardise { Columns::Standardised } else { Columns::Raw },
+        columns: if args.standardise { ColumnScale::Standardised } else { ColumnScale::Raw },
         ..SumoConfig::default()
     };
     let (data, _) = load(context, &args.data, offing::data::ReadOptions::default())?;

@@ -224,8 +224,8 @@ impl ModelConfig {
 
     /// Says why no model can be fitted to these data, if so, before hours are spent on it.
     pub fn validate_for(&self, data: &Dataset) -> Result<()> {
-        self.termination_for(data)?.check(&data.rows)?;
-        self.ensemble.check_for(data.rows.len())?;
+        self.termination_for(data)?.validate_for(&data.rows)?;
+        self.ensemble.validate_for(data.rows.len())?;
         check_rows(&data.rows)
     }
 }
@@ -257,9 +257,9 @@ impl<'a> Blocks<'a> {
     pub(super) fn validate(&self) -> Result<()> {
         self.train.validate()?;
         self.rollout.map_or(Ok(()), RolloutConfig::validate)?;
-        self.model.map_or(Ok(()), |model| model.ensemble.check())?;
+        self.model.map_or(Ok(()), |model| model.ensemble.validate())?;
         self.sac.map_or(Ok(()), SacConfig::check)?;
-        self.pessimism.map_or(Ok(()), Pessimism::check)
+        self.pessimism.map_or(Ok(()), Pessimism::validate)
     }
 
     /// Says why no model or estimator can be fitted to these data, if so.

@@ -104,7 +104,7 @@ impl Algorithm for RamboConfig {
         if !(cloning.lr > 0.0 && cloning.lr.is_finite()) {
             return Err(invalid!("cloning.lr: wanted a positive number, found {}", cloning.lr));
         }
-        self.clone().resolved().adversary.step.check(self.model.ensemble.hidden.len() + 1)
+        self.clone().resolved().adversary.step.validate_for(self.model.ensemble.hidden.len() + 1)
     }
 
     fn run(&self, session: &mut Session<'_>) -> Result<Option<Actor>> {

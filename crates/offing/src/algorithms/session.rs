@@ -6,7 +6,7 @@ use super::config::{ModelConfig, TrainConfig};
 use crate::batch::{Batch, Mat};
 use crate::data::Dataset;
 use crate::data::resolve::DataEvent;
-use crate::dynamics::{self, Cached, Ensemble, Fit, FitEvent};
+use crate::dynamics::{self, CachedModel, Ensemble, FitEvent, FitRequest};
 use crate::env::EnvPool;
 use crate::error::{Error, Result};
 use crate::eval::evaluate;
@@ -88,7 +88,7 @@ pub enum Event<'a> {
     /// A dataset is being found, generated or read.
     Data(DataEvent<'a>),
     /// The dynamics model took a step.
-    Fit(&'a dynamics::Progress),
+    Fit(&'a dynamics::FitProgress),
     /// The learner took steps.
     Step(&'a Status),
 }
@@ -103,7 +103,7 @@ impl<'a> Session<'a> {
         run: &'a mut RunDir,
         on_event: &'a mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Self {
-        let timer = PhaseTimer::going_on(run.path());
+        let timer = PhaseTimer::resume(run.path());
         Self {
             data,
             home,
@@ -132,7 +132,7 @@ impl<'a> Session<'a> {
     /// The dynamics model: found in the cache by content, or fitted.
     pub fn fit_model(&mut self, cfg: &ModelConfig) -> Result<Ensemble> {
         let termination = cfg.termination_for(self.data)?;
-        let fit = Fit {
+        let fit = FitRequest {
             rows: &self.data.rows,
             config: &cfg.ensemble,
             termination: &termination,
@@ -150,7 +150,8 @@ impl<'a> Session<'a> {
             }
         };
         let (home, pool) = (self.home, self.pool);
-        let cached: Cached = self.timer.time("model", || dynamics::cached(home, fit, pool, &mut progress))?;
+        let cached: CachedModel =
+            self.timer.time("model", || dynamics::fit_cached(home, fit, pool, &mut progress))?;
         let (verb, elites) = (if cached.fresh { "fitted" } else { "found" }, cached.model.elites());
         let errors: Vec<f64> = elites.iter().map(|&m| cached.model.holdout()[m]).collect();
         let mean = errors.iter().sum::<f64>() / errors.len() as f64;
@@ -180,7 +181,7 @@ impl<'a> Session<'a> {
             pool: self.pool.clone(),
             seed: self.seed,
             home: Some(self.home),
-            needs_max_loo_score: rule.needs_baseline(),
+            needs_max_loo_score: rule.needs_max_loo_score(),
             custom: self.estimators,
             ..BuildContext::of_data(&self.data.rows)
         };
@@ -198,7 +199,7 @@ impl<'a> Session<'a> {
         rule: Pessimism,
         estimator: Option<&dyn Uncertainty>,
     ) -> Result<CalibratedRule> {
-        let asked = estimator.filter(|_| rule.needs_baseline());
+        let asked = estimator.filter(|_| rule.needs_max_loo_score());
         let largest = self.timer.time("index", || asked.map_or(0.0, |e| e.max_loo_score()));
         let rule = rule.calibrate(largest, &self.data.rows.rew)?;
         if let (Some(epsilon), Some(estimator)) = (rule.epsilon(), estimator) {
@@ -263,13 +264,13 @@ impl<'a> Session<'a> {
         state.put_f64("scores", &[or_nan(self.scores.last), or_nan(self.scores.best)]);
         let run = &mut *self.run;
         self.timer.time("checkpoint", || run.checkpoint(step, &state))?;
-        self.run.keep_times(&self.timer)
+        self.run.save_timing(&self.timer)
     }
 
     /// The newest state of a run of `steps` steps, if any.
     pub(super) fn resume(&mut self, steps: u64) -> Result<Option<(u64, Tensors)>> {
         let found = self.run.resume()?;
-        for note in self.run.take_notes() {
+        for note in self.run.take_warnings() {
             self.note(note);
         }
         if let Some((step, state)) = &found {

@@ -1,16 +1,15 @@
-//! The calibration study: does an estimator know where an imagined step is wrong? (Tables 2, 3, 5 and 9 of the paper.)
+//! The calibration study: does an estimator know where the model is wrong? (Tables 2, 3, 5 and 9 of the paper.)
 //!
-//! A policy trained in the model without any penalty rolls out in it; every imagined (s, a) is replayed in the real
-//! simulator, or, without one, held-out transitions stand for it; the true error of ŝ' is compared with each
+//! A policy trained in the model without any penalty rolls out in it; every (s, a) of its rollouts is replayed in the real
+//! simulator. Without a simulator, held-out transitions take its place. The study compares the true error of ŝ' with each
 //! estimator's score.
 
-mod findings;
 mod rows;
+mod study;
 #[cfg(test)]
 mod tests;
 
-pub use findings::{Finding, Part, Study, Timing, Variant, judge};
-pub use rows::{Imaginings, Truth, held_out, imagine};
+pub use study::{EstimatorResult, NextObsKind, RowSubset, Study, Timing};
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +20,8 @@ use crate::dynamics::{Ensemble, Oracle};
 use crate::error::{Error, Result};
 use crate::pessimism::Pessimism;
 use crate::sac::{Sac, SacConfig};
-use crate::uncertainty::UncertaintyConfig;
+use crate::uncertainty::{CustomEstimator, UncertaintyConfig};
+use rows::{RolloutRows, TrueSteps};
 
 /// What to study. Defaults are the paper's protocol (spec of Table 2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,8 +70,8 @@ impl StudyConfig {
         }
     }
 
-    /// Says what is wrong with the values, if anything.
-    pub fn check(&self) -> Result<()> {
+    /// Finds values that cannot work.
+    pub fn validate(&self) -> Result<()> {
         for (name, value) in [("starts", self.starts), ("length", self.length)] {
             if value == 0 {
                 return Err(Error::Invalid(format!("{name}: wanted at least 1, found 0; the paper has 100")));
@@ -80,10 +80,18 @@ impl StudyConfig {
         algorithms::validate(&self.training())
     }
 
-    /// Says what these data cannot serve, if anything, before a model is fitted to them.
-    pub fn check_for(&self, data: &Dataset, estimators: &[(String, UncertaintyConfig)]) -> Result<()> {
+    /// Finds what cannot work with these data and estimators, before a model is fitted.
+    pub fn validate_for(
+        &self,
+        data: &Dataset,
+        estimators: &[(String, UncertaintyConfig)],
+        custom: &[CustomEstimator<'_>],
+    ) -> Result<()> {
         self.model.validate_for(data)?;
-        estimators.iter().try_for_each(|(_, config)| config.validate(data.rows.len(), &self.model.ensemble))
+        estimators.iter().try_for_each(|(_, config)| {
+            config.validate_registered(custom)?;
+            config.validate(data.rows.len(), &self.model.ensemble)
+        })
     }
 }
 
@@ -95,8 +103,8 @@ pub struct Subject {
     pub agent: Sac,
 }
 
-/// Fits the model (or finds it) and trains the policy in the session's run directory, without any penalty. `None` when
-/// the watcher stopped it; the next call goes on.
+/// Fits the model, or finds it in the cache, and trains the policy in the session's run directory, without any penalty.
+/// `None` when the watcher stopped it; the next call resumes it.
 pub fn prepare(cfg: &StudyConfig, session: &mut Session<'_>) -> Result<Option<Subject>> {
     let training = cfg.training();
     algorithms::validate(&training)?;
@@ -105,38 +113,38 @@ pub fn prepare(cfg: &StudyConfig, session: &mut Session<'_>) -> Result<Option<Su
     Ok(Some(Subject { model: session.fit_model(&cfg.model)?, agent }))
 }
 
-/// Who knows what really follows a step.
+/// Where the true next states come from.
 #[derive(Clone, Copy)]
-pub enum World<'a> {
-    /// The simulator: every imagined step can be judged.
-    Simulated(&'a Oracle<'a>),
-    /// Logged transitions that the model has not seen: single steps from them can be judged.
+pub enum TruthSource<'a> {
+    /// The simulator replays every step of the rollouts.
+    Simulator(&'a Oracle<'a>),
+    /// Logged transitions that the model has not seen: only single steps from them can be compared.
     HeldOut(&'a Dataset),
 }
 
-/// Imagines, replays and judges: the whole study of one seed, once the subject is there.
+/// The whole study of one seed: rolls the subject's policy out, finds the true next states and compares the estimators,
+/// each under a name. Those of [`UncertaintyConfig::Custom`] are found in the session.
 pub fn study(
     cfg: &StudyConfig,
     estimators: &[(String, UncertaintyConfig)],
     subject: &Subject,
-    world: World<'_>,
+    source: TruthSource<'_>,
     session: &mut Session<'_>,
 ) -> Result<Study> {
-    let (imaginings, truth) = match world {
-        World::Simulated(oracle) => {
+    let (rows, truth) = match source {
+        TruthSource::Simulator(oracle) => {
             let start = session.sample_starts(cfg.starts, &mut session.rng("calibrate/start", 0));
             let mut rng = session.rng("calibrate/rollout", 0);
-            let imaginings =
-                imagine(&subject.model, &subject.agent.actor, session.pool, start, cfg.length, &mut rng);
-            let truth = Truth::of(&imaginings, oracle)?;
-            (imaginings, truth)
+            let actor = &subject.agent.actor;
+            let rows = RolloutRows::new(&subject.model, actor, session.pool, start, cfg.length, &mut rng);
+            let truth = TrueSteps::replay(&rows, oracle)?;
+            (rows, truth)
         }
-        World::HeldOut(logged) => {
+        TruthSource::HeldOut(logged) => {
             let mut rng = session.rng("calibrate/rows", 0);
-            held_out(logged, &subject.model, cfg.starts * cfg.length, &mut rng)
+            rows::held_out(logged, &subject.model, cfg.starts * cfg.length, &mut rng)
         }
     };
-    let mut found = judge(cfg, estimators, subject, &imaginings, &truth, session)?;
-    found.simulated = matches!(world, World::Simulated(_));
-    Ok(found)
+    let found = study::compare_estimators(cfg, estimators, subject, (&rows, &truth), session)?;
+    Ok(Study { simulated: matches!(source, TruthSource::Simulator(_)), ..found })
 }

@@ -1,4 +1,4 @@
-//! The rows of a study: imagined steps, and what the simulator says really follows.
+//! The rows of a study: steps of the model, and the true next states.
 
 use ndarray::{Array1, Axis, concatenate};
 
@@ -11,80 +11,82 @@ use crate::rng::Rng;
 use crate::rollout::LARGEST;
 use crate::sac::Actor;
 
-/// ModelBuffer steps with where they come from.
+/// Steps of rollouts in the model, and where they come from.
 #[derive(Clone, Debug)]
-pub struct Imaginings {
+pub(super) struct RolloutRows {
     /// All rows, rollout step after rollout step.
-    pub step: ModelStep,
+    pub(super) step: ModelStep,
     /// Which start each row descends from.
-    pub trajectory: Vec<usize>,
+    pub(super) trajectory: Vec<usize>,
     /// How many steps after the start it was made, from 0.
-    pub age: Vec<usize>,
+    pub(super) age: Vec<usize>,
     /// Whether the model's own termination function had ended the trajectory before this row.
-    pub after_end: Vec<bool>,
-    /// Rows left out because their numbers exploded, with all that would have followed them.
-    pub exploded: usize,
+    pub(super) after_end: Vec<bool>,
+    /// Rows left out because their numbers left their range, with all that would have followed them.
+    pub(super) exploded: usize,
 }
 
-/// What really follows.
+/// What truly follows each row.
 #[derive(Clone, Debug)]
-pub struct Truth {
+pub(super) struct TrueSteps {
     /// True next states; NaN where the simulator could not say.
-    pub next_obs: Mat,
+    pub(super) next_obs: Mat,
     /// The imagined next states as the simulator would show them (velocities clipped).
-    pub shown: Mat,
+    pub(super) shown: Mat,
     /// The means of the imagined next states, shown likewise.
-    pub shown_mean: Mat,
+    pub(super) shown_mean: Mat,
     /// Rows whose velocities were hidden by clipping, so that they were replayed from the clipped ones.
-    pub clipped: Vec<bool>,
+    pub(super) clipped: Vec<bool>,
     /// Rows for which there is no truth: the simulator became unstable or refused the state.
-    pub lost: Vec<bool>,
+    pub(super) lost: Vec<bool>,
 }
 
-/// Rolls `policy` out in `model` from every start for `length` steps. The model's terminals are noted, not obeyed.
-pub fn imagine(
-    model: &Ensemble,
-    policy: &Actor,
-    pool: &ThreadPool,
-    start: Mat,
-    length: usize,
-    rng: &mut Rng,
-) -> Imaginings {
-    let mut obs = start;
-    let mut alive: Vec<usize> = (0..obs.nrows()).collect();
-    let mut ended = vec![false; obs.nrows()];
-    let mut steps = Vec::new();
-    let (mut trajectory, mut age, mut after_end) = (Vec::new(), Vec::new(), Vec::new());
-    let (total, mut rows) = (obs.nrows() * length, 0);
-    for t in 0..length {
-        let act = policy.act_batch(pool, &obs, rng);
-        let step = model.step(&obs, &act, Members::All, rng);
-        let sound = |i: &usize| {
-            let row = step.batch.next_obs.row(*i);
-            step.batch.rew[*i].is_finite() && row.iter().all(|x| x.abs() < LARGEST)
-        };
-        let keep: Vec<usize> = (0..alive.len()).filter(sound).collect();
-        let step = step.select(&keep);
-        alive = keep.iter().map(|&i| alive[i]).collect();
-        for (i, &origin) in alive.iter().enumerate() {
-            trajectory.push(origin);
-            age.push(t);
-            after_end.push(ended[origin]);
-            ended[origin] |= step.batch.done[i];
+impl RolloutRows {
+    /// Rolls `policy` out in `model` from every start for `length` steps. The model's terminals are noted, not obeyed.
+    pub(super) fn new(
+        model: &Ensemble,
+        policy: &Actor,
+        pool: &ThreadPool,
+        start: Mat,
+        length: usize,
+        rng: &mut Rng,
+    ) -> Self {
+        let mut obs = start;
+        let mut alive: Vec<usize> = (0..obs.nrows()).collect();
+        let mut ended = vec![false; obs.nrows()];
+        let mut steps = Vec::new();
+        let (mut trajectory, mut age, mut after_end) = (Vec::new(), Vec::new(), Vec::new());
+        let (total, mut rows) = (obs.nrows() * length, 0);
+        for t in 0..length {
+            let act = policy.act_batch(pool, &obs, rng);
+            let step = model.step(&obs, &act, Members::All, rng);
+            let sound = |i: &usize| {
+                let row = step.batch.next_obs.row(*i);
+                step.batch.rew[*i].is_finite() && row.iter().all(|x| x.abs() < LARGEST)
+            };
+            let keep: Vec<usize> = (0..alive.len()).filter(sound).collect();
+            let step = step.select(&keep);
+            alive = keep.iter().map(|&i| alive[i]).collect();
+            for (i, &origin) in alive.iter().enumerate() {
+                trajectory.push(origin);
+                age.push(t);
+                after_end.push(ended[origin]);
+                ended[origin] |= step.batch.done[i];
+            }
+            rows += alive.len();
+            obs = step.batch.next_obs.clone();
+            steps.push(step);
+            if alive.is_empty() {
+                break;
+            }
         }
-        rows += alive.len();
-        obs = step.batch.next_obs.clone();
-        steps.push(step);
-        if alive.is_empty() {
-            break;
-        }
+        Self { step: join(&steps), trajectory, age, after_end, exploded: total - rows }
     }
-    Imaginings { step: join(&steps), trajectory, age, after_end, exploded: total - rows }
 }
 
-impl Truth {
+impl TrueSteps {
     /// Replays every (s, a) in the simulator.
-    pub fn of(rows: &Imaginings, oracle: &Oracle<'_>) -> Result<Self> {
+    pub(super) fn replay(rows: &RolloutRows, oracle: &Oracle<'_>) -> Result<Self> {
         let batch = &rows.step.batch;
         let replay = oracle.replay(&batch.obs, &batch.act)?;
         let mut clipped = vec![false; batch.len()];
@@ -103,7 +105,12 @@ impl Truth {
 
 /// Without a simulator: the model's steps from logged (s, a), against what the log says followed. The rows must not be
 /// those the model was trained on; the caller holds whole episodes back.
-pub fn held_out(data: &Dataset, model: &Ensemble, rows: usize, rng: &mut Rng) -> (Imaginings, Truth) {
+pub(super) fn held_out(
+    data: &Dataset,
+    model: &Ensemble,
+    rows: usize,
+    rng: &mut Rng,
+) -> (RolloutRows, TrueSteps) {
     let n = data.rows.len();
     let picks: Vec<usize> =
         if rows >= n { (0..n).collect() } else { (0..rows).map(|_| rng.below(n)).collect() };
@@ -112,7 +119,7 @@ pub fn held_out(data: &Dataset, model: &Ensemble, rows: usize, rng: &mut Rng) ->
     let episode = |row: usize| data.episodes.partition_point(|e| e.end <= row);
     let trajectory = picks.iter().map(|&row| episode(row)).collect();
     let age = picks.iter().map(|&row| row - data.episodes.get(episode(row)).map_or(0, |e| e.start)).collect();
-    let truth = Truth {
+    let truth = TrueSteps {
         shown: step.batch.next_obs.clone(),
         shown_mean: mean_next(&step),
         next_obs: logged.next_obs,
@@ -120,7 +127,7 @@ pub fn held_out(data: &Dataset, model: &Ensemble, rows: usize, rng: &mut Rng) ->
         lost: vec![false; picks.len()],
     };
     let after_end = vec![false; picks.len()];
-    (Imaginings { step, trajectory, age, after_end, exploded: 0 }, truth)
+    (RolloutRows { step, trajectory, age, after_end, exploded: 0 }, truth)
 }
 
 /// The mean next states of the members that made the rows.

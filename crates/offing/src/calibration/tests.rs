@@ -10,6 +10,7 @@ use crate::home::Home;
 use crate::nn::ThreadPool;
 use crate::policy::UniformPolicy;
 use crate::run::{ControlFlow, RunDir};
+use crate::uncertainty::CustomConfig;
 
 fn new_env() -> Result<Box<dyn Env>> {
     Ok(Box::new(PointMass::new()))
@@ -62,15 +63,24 @@ fn run(simulated: bool) -> Study {
     let (home, pool) = (Home::new(dir.path().join("home")), ThreadPool::new(2));
     let mut run = RunDir::open_or_create(&dir.path().join("run"), "test").unwrap();
     let mut watch = |_: Event<'_>| ControlFlow::Continue(());
+    // One from outside the crate: SUMO under another name.
+    let mine =
+        [CustomEstimator::new("mine", |context| UncertaintyConfig::from_id("sumo").unwrap().build(context))];
     let mut session = Session::new(&data, &home, &pool, 0, &mut run, &mut watch);
     let cfg = config();
     let subject = prepare(&cfg, &mut session).unwrap().unwrap();
     let oracle = Oracle::new(EnvPool::new(&new_env)).unwrap();
     let names = ["sumo", "pairwise", "mixture-std", "bellman-std"];
-    let estimators: Vec<_> =
+    let mut estimators: Vec<_> =
         names.iter().map(|n| (n.to_string(), UncertaintyConfig::from_id(n).unwrap())).collect();
-    let world = if simulated { World::Simulated(&oracle) } else { World::HeldOut(&held) };
-    study(&cfg, &estimators, &subject, world, &mut session).unwrap()
+    if simulated {
+        return study(&cfg, &estimators, &subject, TruthSource::Simulator(&oracle), &mut session).unwrap();
+    }
+    session.estimators = &mine;
+    estimators.push(("mine".into(), UncertaintyConfig::Custom(CustomConfig { name: "mine".into() })));
+    assert!(cfg.validate_for(&data, &estimators, &[]).is_err());
+    cfg.validate_for(&data, &estimators, &mine).unwrap();
+    study(&cfg, &estimators, &subject, TruthSource::HeldOut(&held), &mut session).unwrap()
 }
 
 #[test]
@@ -80,7 +90,9 @@ fn a_study_with_a_simulator_judges_every_estimator_on_every_choice_of_rows() {
     assert_eq!(study.findings.len(), 4 * 4 * 5, "variants × parts × (step and four estimators)");
     assert_eq!(study.timings.len(), 4);
     let headline = |name: &str| {
-        let is = |f: &&Finding| f.estimator == name && f.variant == Variant::Sampled && f.part == Part::All;
+        let is = |f: &&EstimatorResult| {
+            f.estimator == name && f.variant == NextObsKind::Sampled && f.part == RowSubset::All
+        };
         study.findings.iter().find(is).unwrap().clone()
     };
     let sumo = headline("sumo");
@@ -93,7 +105,7 @@ fn a_study_with_a_simulator_judges_every_estimator_on_every_choice_of_rows() {
     let text = serde_json::to_string(&study).unwrap();
     let back: Study = serde_json::from_str(&text).unwrap();
     assert_eq!(serde_json::to_string(&back).unwrap(), text, "NaN or not, a study reads back as it was");
-    let before = study.findings.iter().find(|f| f.part == Part::BeforeEnd).unwrap();
+    let before = study.findings.iter().find(|f| f.part == RowSubset::BeforeEnd).unwrap();
     assert!(before.rows <= sumo.rows);
 }
 
@@ -102,4 +114,6 @@ fn without_a_simulator_held_out_transitions_are_the_truth() {
     let study = run(false);
     assert!(!study.simulated && study.rows > 300 && study.lost == 0);
     assert!(study.findings.iter().all(|f| f.rows > 0));
+    let of = |name: &str| study.findings.iter().find(|f| f.estimator == name).unwrap().rho;
+    assert_eq!(of("mine").value, of("sumo").value, "an estimator from outside is studied like the others");
 }

@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::eval::{Evaluation, evaluate};
 use crate::nn::{Tensors, ThreadPool};
 use crate::policy::{Policy, UniformPolicy};
-use crate::replay::Replay;
+use crate::replay::ReplayBuffer;
 use crate::rng::Rng;
 use crate::run::{ControlFlow, RunDir};
 use crate::sac::{Losses, Mean, Sac, SacConfig};
@@ -122,7 +122,7 @@ impl CollectConfig {
 struct Training<'a> {
     cfg: &'a CollectConfig,
     agent: Sac,
-    ring: Replay,
+    ring: ReplayBuffer,
     step: u64,
     episode: u64,
     progress: Progress,
@@ -136,7 +136,7 @@ impl<'a> Training<'a> {
         Ok(Self {
             cfg,
             agent,
-            ring: Replay::new(cfg.capacity, obs_dim, act_dim),
+            ring: ReplayBuffer::new(cfg.capacity, obs_dim, act_dim),
             step: 0,
             episode: 0,
             progress,

@@ -36,7 +36,7 @@ impl Default for AdversaryConfig {
 
 impl AdversaryConfig {
     /// Says what is wrong with the values for networks of so many layers, if anything.
-    pub fn check(&self, layers: usize) -> Result<()> {
+    pub fn validate_for(&self, layers: usize) -> Result<()> {
         if !(self.lr > 0.0 && self.lr.is_finite()) {
             return Err(Error::Invalid(format!(
                 "adversary.step.lr: wanted a positive number, found {}",
@@ -81,7 +81,7 @@ impl Ensemble {
     /// Prepares adversarial steps of this model, with fresh moments.
     pub fn adversary(&self, cfg: &AdversaryConfig) -> Result<Adversary> {
         let shape = self.stack.shape();
-        cfg.check(shape.layers())?;
+        cfg.validate_for(shape.layers())?;
         let moments = MlpEnsemble::zeros(shape.clone(), self.members(), Keep::Moments).without_weights();
         let bounds = Bounds::new(self.obs_dim() + 1, 0.0, 0.0);
         let (real, imagined) = (Vec::new(), Vec::new());

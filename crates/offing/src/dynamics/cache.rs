@@ -15,7 +15,7 @@ use super::config::EnsembleConfig;
 use super::data::check_rows;
 use super::ensemble::Ensemble;
 use super::termination::TerminationConfig;
-use super::trainer::{FitReport, Progress, Trainer};
+use super::trainer::{FitProgress, FitReport, Trainer};
 use crate::batch::Batch;
 use crate::checksum::{Checksum, of_bytes};
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ const CHECKPOINT_EVERY: u64 = 500;
 
 /// What to fit: the model is a function of this and nothing else.
 #[derive(Clone, Copy, Debug)]
-pub struct Fit<'a> {
+pub struct FitRequest<'a> {
     /// The rows to learn from.
     pub rows: &'a Batch,
     /// Size and training of the ensemble.
@@ -44,7 +44,7 @@ pub struct Fit<'a> {
 
 /// A model from the cache or fresh from training.
 #[derive(Clone, Debug)]
-pub struct Cached {
+pub struct CachedModel {
     /// The model.
     pub model: Ensemble,
     /// What was found in the data, and how long training was.
@@ -65,13 +65,13 @@ pub enum FitEvent<'a> {
     /// Something to say, one line.
     Note(String),
     /// A gradient step was taken.
-    Step(&'a Progress),
+    Step(&'a FitProgress),
 }
 
 /// `report.json`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Report {
+struct SavedReport {
     version: u32,
     /// SHA-256 of `model.safetensors`.
     model_sha256: String,
@@ -84,28 +84,28 @@ struct Report {
 
 /// The ensemble for `fit`: found in `home`, or trained there under a lock. `progress` is told of every step;
 /// an error it returns stops training, and the next call goes on from the last checkpoint.
-pub fn cached(
+pub fn fit_cached(
     home: &Home,
-    fit: Fit<'_>,
+    fit: FitRequest<'_>,
     pool: &ThreadPool,
     progress: &mut dyn FnMut(FitEvent<'_>) -> Result<()>,
-) -> Result<Cached> {
-    cached_every(home, fit, pool, CHECKPOINT_EVERY, progress)
+) -> Result<CachedModel> {
+    fit_cached_every(home, fit, pool, CHECKPOINT_EVERY, progress)
 }
 
-fn cached_every(
+fn fit_cached_every(
     home: &Home,
-    fit: Fit<'_>,
+    fit: FitRequest<'_>,
     pool: &ThreadPool,
     every: u64,
     progress: &mut dyn FnMut(FitEvent<'_>) -> Result<()>,
-) -> Result<Cached> {
+) -> Result<CachedModel> {
     // Before any hash or lock: rows or values that cannot be trained on.
-    fit.config.check()?;
+    fit.config.validate()?;
     check_rows(fit.rows)?;
     let termination = fit.termination.build(fit.rows, fit.seed)?;
     let key = key(&fit)?;
-    let _lock = home.lock_telling("models", &key, || {
+    let _lock = home.lock_or_notify("models", &key, || {
         progress(FitEvent::Note("another process is fitting this model; waiting for it".into()))
     })?;
     let dir = home.dir("models")?.join(&key);
@@ -122,16 +122,16 @@ fn cached_every(
             keep(trainer, &fit, &dir)?
         }
     };
-    Ok(Cached { model: found.model.with_termination(termination), ..found })
+    Ok(CachedModel { model: found.model.with_termination(termination), ..found })
 }
 
-/// Whether [`cached`] would find the model finished.
-pub fn is_kept(home: &Home, fit: &Fit<'_>) -> Result<bool> {
+/// Whether [`fit_cached`] would find the model finished.
+pub fn is_cached(home: &Home, fit: &FitRequest<'_>) -> Result<bool> {
     Ok(report_file(&home.root().join("models").join(key(fit)?)).exists())
 }
 
 /// Name of a model: a hash of everything its weights follow from.
-pub fn key(fit: &Fit<'_>) -> Result<String> {
+pub fn key(fit: &FitRequest<'_>) -> Result<String> {
     let config = serde_json::to_string(fit.config)
         .map_err(|e| Error::Invalid(format!("cannot write the model's configuration: {e}")))?;
     let rows = fit.rows;
@@ -160,13 +160,13 @@ fn trainer_file(dir: &Path) -> PathBuf {
 }
 
 /// The finished model in `dir`, none when there is none yet, an error when it is damaged.
-fn find(dir: &Path, pool: &ThreadPool) -> Result<Option<Cached>> {
+fn find(dir: &Path, pool: &ThreadPool) -> Result<Option<CachedModel>> {
     let path = report_file(dir);
     if !path.exists() {
         return Ok(None);
     }
     let text = fs::read_to_string(&path).map_err(|e| Error::io(&path, "read", e))?;
-    let report: Report = serde_json::from_str(&text)
+    let report: SavedReport = serde_json::from_str(&text)
         .map_err(|e| Error::file(&path, format!("wanted a model's report, found a damaged file ({e})")))?;
     let path = model_file(dir);
     let bytes = fs::read(&path).map_err(|e| Error::io(&path, "read", e))?;
@@ -176,8 +176,8 @@ fn find(dir: &Path, pool: &ThreadPool) -> Result<Option<Cached>> {
     let model = Tensors::from_bytes(&bytes)
         .and_then(|tensors| Ensemble::load(&tensors, pool))
         .map_err(|e| Error::file(&path, e.to_string()))?;
-    let Report { epochs, updates, fit, .. } = report;
-    Ok(Some(Cached { model, report: fit, epochs, updates, fresh: false, dir: dir.to_path_buf() }))
+    let SavedReport { epochs, updates, fit, .. } = report;
+    Ok(Some(CachedModel { model, report: fit, epochs, updates, fresh: false, dir: dir.to_path_buf() }))
 }
 
 /// Trains to the end, from the last checkpoint when there is one.
@@ -221,7 +221,7 @@ fn unsealed(bytes: &[u8]) -> Result<&[u8]> {
 }
 
 /// Stores the trained model; the report goes last, so that a model with a report is whole.
-fn keep(trainer: Trainer<'_>, fit: &Fit<'_>, dir: &Path) -> Result<Cached> {
+fn keep(trainer: Trainer<'_>, fit: &FitRequest<'_>, dir: &Path) -> Result<CachedModel> {
     let (report, now) = (trainer.report().clone(), trainer.now());
     let model = trainer.finish()?;
     let bytes = model.save().to_bytes()?;
@@ -230,7 +230,7 @@ fn keep(trainer: Trainer<'_>, fit: &Fit<'_>, dir: &Path) -> Result<Cached> {
         fs::remove_file(&path).map_err(|e| Error::io(&path, "remove", e))?;
     }
     write_atomic(&model_file(dir), |file| file.write_all(&bytes))?;
-    let written = Report {
+    let written = SavedReport {
         version: VERSION,
         model_sha256: of_bytes(&bytes),
         config: fit.config.clone(),
@@ -246,7 +246,7 @@ fn keep(trainer: Trainer<'_>, fit: &Fit<'_>, dir: &Path) -> Result<Cached> {
     // The model is safe; a checkpoint that cannot be removed only takes space.
     let _ = fs::remove_file(trainer_file(dir));
     let (epochs, updates) = (now.epoch, now.updates);
-    Ok(Cached { model, report, epochs, updates, fresh: true, dir: dir.to_path_buf() })
+    Ok(CachedModel { model, report, epochs, updates, fresh: true, dir: dir.to_path_buf() })
 }
 
 #[cfg(test)]
@@ -278,18 +278,18 @@ mod tests {
 
     const NEVER: TerminationConfig = TerminationConfig::Never {};
 
-    fn fit<'a>(rows: &'a Batch, config: &'a EnsembleConfig) -> Fit<'a> {
-        Fit { rows, config, termination: &NEVER, seed: 5 }
+    fn fit<'a>(rows: &'a Batch, config: &'a EnsembleConfig) -> FitRequest<'a> {
+        FitRequest { rows, config, termination: &NEVER, seed: 5 }
     }
 
-    fn bytes(found: &Cached) -> Vec<u8> {
+    fn bytes(found: &CachedModel) -> Vec<u8> {
         found.model.save().to_bytes().unwrap()
     }
 
     /// Calls with a checkpoint every 7 steps; returns what was said, too.
-    fn call(home: &Home, fit: Fit<'_>, stop_at: Option<u64>) -> (Result<Cached>, Vec<String>) {
+    fn call(home: &Home, fit: FitRequest<'_>, stop_at: Option<u64>) -> (Result<CachedModel>, Vec<String>) {
         let mut said = Vec::new();
-        let result = cached_every(home, fit, &ThreadPool::new(1), 7, &mut |event| {
+        let result = fit_cached_every(home, fit, &ThreadPool::new(1), 7, &mut |event| {
             match event {
                 FitEvent::Note(line) => said.push(line),
                 FitEvent::Step(now) if Some(now.updates) == stop_at => {
@@ -306,9 +306,9 @@ mod tests {
     fn the_second_call_finds_what_the_first_trained() {
         let (dir, rows, config) = (tempfile::tempdir().unwrap(), rows(), config());
         let home = Home::new(dir.path());
-        assert!(!is_kept(&home, &fit(&rows, &config)).unwrap());
+        assert!(!is_cached(&home, &fit(&rows, &config)).unwrap());
         let first = call(&home, fit(&rows, &config), None).0.unwrap();
-        assert!(is_kept(&home, &fit(&rows, &config)).unwrap());
+        assert!(is_cached(&home, &fit(&rows, &config)).unwrap());
         let second = call(&home, fit(&rows, &config), None).0.unwrap();
         assert!(first.fresh && !second.fresh);
         assert_eq!(bytes(&first), bytes(&second));
@@ -365,7 +365,7 @@ mod tests {
         let others = [
             key(&fit(&other_rows, &config)).unwrap(),
             key(&fit(&rows, &other_config)).unwrap(),
-            key(&Fit { seed: 6, ..fit(&rows, &config) }).unwrap(),
+            key(&FitRequest { seed: 6, ..fit(&rows, &config) }).unwrap(),
         ];
         assert!(others.iter().all(|k| *k != base) && others[0] != others[1] && others[1] != others[2]);
         assert_eq!(base, key(&fit(&rows, &config)).unwrap());

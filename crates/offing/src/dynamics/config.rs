@@ -72,7 +72,7 @@ impl Default for EnsembleConfig {
 
 impl EnsembleConfig {
     /// Says what is wrong with the values, if anything. Keys are named as `offing train` has them.
-    pub fn check(&self) -> Result<()> {
+    pub fn validate(&self) -> Result<()> {
         let fail = |what: String| Err(Error::Invalid(format!("model.ensemble.{what}")));
         if self.members == 0 {
             return fail("members: wanted at least 1, found 0; the paper has 7".into());
@@ -130,7 +130,7 @@ impl EnsembleConfig {
     }
 
     /// Says whether so many rows are too few to train on and to hold some out.
-    pub fn check_for(&self, rows: usize) -> Result<()> {
+    pub fn validate_for(&self, rows: usize) -> Result<()> {
         let held = held_out(rows, self.holdout, self.holdout_max);
         let left = rows.saturating_sub(held);
         if left < self.batch_size || held == 0 {
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn bad_values_are_named() {
-        EnsembleConfig::default().check().unwrap();
+        EnsembleConfig::default().validate().unwrap();
         for (cfg, word) in [
             (EnsembleConfig { elites: 8, ..Default::default() }, "model.ensemble.elites: wanted from 1 to 7"),
             (
@@ -166,11 +166,11 @@ mod tests {
             (EnsembleConfig { activation: Activation::Tanh, ..Default::default() }, "activation"),
             (EnsembleConfig { lr: 0.0, ..Default::default() }, "lr"),
         ] {
-            assert!(cfg.check().unwrap_err().to_string().contains(word));
+            assert!(cfg.validate().unwrap_err().to_string().contains(word));
         }
-        let few = EnsembleConfig::default().check_for(200).unwrap_err().to_string();
+        let few = EnsembleConfig::default().validate_for(200).unwrap_err().to_string();
         assert!(few.contains("smaller model.ensemble.batch_size"), "{few}");
-        EnsembleConfig::default().check_for(1000).unwrap();
+        EnsembleConfig::default().validate_for(1000).unwrap();
         assert!(serde_json::from_str::<EnsembleConfig>(r#"{"member": 3}"#).is_err());
     }
 }

@@ -22,8 +22,8 @@ use super::config::EnsembleConfig;
 use super::data::Scaler;
 use super::head::{Bounds, Head};
 use super::termination::Termination;
-use super::trainer::{Progress, Trainer};
-use super::{DynamicsModel, Members, ModelStep, Prediction};
+use super::trainer::{FitProgress, Trainer};
+use super::{DynamicsModel, Members, ModelStep, Prediction, sampled_batch};
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
 use crate::nn::{
@@ -44,7 +44,7 @@ pub struct Ensemble {
     elites: Vec<usize>,
     holdout: Vec<f64>,
     pub(super) pool: ThreadPool,
-    scratch: ScratchPool<Scratch>,
+    scratch: ScratchPool<PredictScratch>,
     /// When an imagined episode ends.
     pub termination: Termination,
     /// Steps take the mean instead of a sample.
@@ -52,7 +52,7 @@ pub struct Ensemble {
 }
 
 #[derive(Debug)]
-struct Scratch {
+struct PredictScratch {
     x: PackedMatrix,
     trace: Activations,
     head: Head,
@@ -66,7 +66,7 @@ impl Ensemble {
         rows: &Batch,
         seed: u64,
         pool: &ThreadPool,
-        mut progress: impl FnMut(&Progress, &Trainer<'_>) -> Result<()>,
+        mut progress: impl FnMut(&FitProgress, &Trainer<'_>) -> Result<()>,
     ) -> Result<Self> {
         let mut trainer = Trainer::new(cfg, rows, seed, pool)?;
         loop {
@@ -226,14 +226,22 @@ impl Ensemble {
     }
 
     /// Means and deviations of `member` for the rows `rows`, flat, as (s', r).
-    fn run(&self, member: usize, obs: &Mat, act: &Mat, rows: Rows<'_>, mean: &mut [f32], std: &mut [f32]) {
+    fn run(
+        &self,
+        member: usize,
+        obs: &Mat,
+        act: &Mat,
+        rows: RowIndices<'_>,
+        mean: &mut [f32],
+        std: &mut [f32],
+    ) {
         let width = self.obs_dim() + 1;
         let n = mean.len() / width;
         let make = || {
             let shape = self.stack.shape();
             let mut head = Head::new(CHUNK, width);
             head.set_bounds(&self.bounds);
-            Scratch {
+            PredictScratch {
                 x: PackedMatrix::new(CHUNK, shape.inputs(0)),
                 trace: Activations::forward_only(shape, CHUNK),
                 head,
@@ -273,7 +281,7 @@ impl Ensemble {
         }
         self.pool.for_each_mut(&mut pieces, |_, (piece, mean, std)| {
             let chosen = member[piece[0] as usize] as usize;
-            self.run(chosen, obs, act, Rows::Listed(piece), mean, std);
+            self.run(chosen, obs, act, RowIndices::Listed(piece), mean, std);
         });
         let mut out = (Mat::zeros((rows, width)), Mat::zeros((rows, width)));
         for (i, &row) in grouped.iter().enumerate() {
@@ -299,7 +307,7 @@ impl DynamicsModel for Ensemble {
             pieces.extend(chunks.enumerate().map(|(i, (mean, std))| (member, i * CHUNK, mean, std)));
         }
         self.pool.for_each_mut(&mut pieces, |_, (member, first, mean, std)| {
-            self.run(*member, obs, act, Rows::From(*first), mean, std);
+            self.run(*member, obs, act, RowIndices::From(*first), mean, std);
         });
         let shape = (members, rows, width);
         let array = |flat| Array3::from_shape_vec(shape, flat).expect("every member wrote every row");
@@ -320,11 +328,8 @@ impl DynamicsModel for Ensemble {
             Members::One => (None, self.run_chosen(obs, act, &member)),
             Members::All => {
                 let prediction = self.predict(obs, act);
-                let pick = |from: &Array3<f32>| {
-                    Mat::from_shape_fn((rows, width), |(i, j)| from[[member[i] as usize, i, j]])
-                };
-                let picked = (pick(&prediction.mean), pick(&prediction.std));
-                (Some(prediction), picked)
+                let chosen = prediction.by(&member);
+                (Some(prediction), chosen)
             }
         };
         let mut sampled = mean.clone();
@@ -339,22 +344,19 @@ impl DynamicsModel for Ensemble {
                 *x += sd * e;
             }
         });
-        let next_obs = sampled.slice(s![.., ..width - 1]).to_owned();
-        let rew = sampled.column(width - 1).to_owned();
-        let done = self.done(obs, act, &next_obs);
-        let batch = Batch { obs: obs.clone(), act: act.clone(), rew, next_obs, done };
+        let batch = sampled_batch(self, obs, act, &sampled);
         ModelStep { batch, member, mean, std, prediction }
     }
 }
 
 /// Which rows of a batch a piece of work covers.
 #[derive(Clone, Copy)]
-enum Rows<'a> {
+enum RowIndices<'a> {
     From(usize),
     Listed(&'a [u32]),
 }
 
-impl Rows<'_> {
+impl RowIndices<'_> {
     #[inline]
     fn at(&self, i: usize) -> usize {
         match self {

@@ -19,20 +19,20 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug)]
 pub struct Expression {
     text: String,
-    root: Truth,
+    root: Condition,
 }
 
 #[derive(Clone, Debug)]
-enum Truth {
-    Compare(Number, Comparison, Number),
-    And(Box<Truth>, Box<Truth>),
-    Or(Box<Truth>, Box<Truth>),
-    Not(Box<Truth>),
+enum Condition {
+    Compare(Number, CompareOp, Number),
+    And(Box<Condition>, Box<Condition>),
+    Or(Box<Condition>, Box<Condition>),
+    Not(Box<Condition>),
     Constant(bool),
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Comparison {
+enum CompareOp {
     Less,
     LessEqual,
     Greater,
@@ -58,9 +58,9 @@ enum Vector {
 }
 
 /// What a part of the text turned out to be.
-enum Value {
+enum Parsed {
     Number(Number),
-    Truth(Truth),
+    Condition(Condition),
 }
 
 impl Expression {
@@ -73,8 +73,8 @@ impl Expression {
             return Err(parser.wrong("an operator or the end"));
         }
         match value {
-            Value::Truth(root) => Ok(Self { text: text.to_string(), root }),
-            Value::Number(_) => Err(Error::Invalid(format!(
+            Parsed::Condition(root) => Ok(Self { text: text.to_string(), root }),
+            Parsed::Number(_) => Err(Error::Invalid(format!(
                 "condition `{text}`: wanted something true or false, found a number; compare it with something"
             ))),
         }
@@ -107,18 +107,18 @@ impl Step<'_> {
     }
 }
 
-impl Truth {
+impl Condition {
     fn eval(&self, step: &Step<'_>) -> bool {
         match self {
             Self::Compare(a, how, b) => {
                 let (a, b) = (a.eval(step), b.eval(step));
                 match how {
-                    Comparison::Less => a < b,
-                    Comparison::LessEqual => a <= b,
-                    Comparison::Greater => a > b,
-                    Comparison::GreaterEqual => a >= b,
-                    Comparison::Equal => a == b,
-                    Comparison::NotEqual => a != b,
+                    CompareOp::Less => a < b,
+                    CompareOp::LessEqual => a <= b,
+                    CompareOp::Greater => a > b,
+                    CompareOp::GreaterEqual => a >= b,
+                    CompareOp::Equal => a == b,
+                    CompareOp::NotEqual => a != b,
                 }
             }
             Self::And(a, b) => a.eval(step) && b.eval(step),
@@ -155,54 +155,56 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn either(&mut self) -> Result<Value> {
+    fn either(&mut self) -> Result<Parsed> {
         let mut left = self.both()?;
         while self.take("||") {
             let right = self.both()?;
-            left = Value::Truth(Truth::Or(Box::new(self.truth(left)?), Box::new(self.truth(right)?)));
+            left =
+                Parsed::Condition(Condition::Or(Box::new(self.truth(left)?), Box::new(self.truth(right)?)));
         }
         Ok(left)
     }
 
-    fn both(&mut self) -> Result<Value> {
+    fn both(&mut self) -> Result<Parsed> {
         let mut left = self.comparison()?;
         while self.take("&&") {
             let right = self.comparison()?;
-            left = Value::Truth(Truth::And(Box::new(self.truth(left)?), Box::new(self.truth(right)?)));
+            left =
+                Parsed::Condition(Condition::And(Box::new(self.truth(left)?), Box::new(self.truth(right)?)));
         }
         Ok(left)
     }
 
     /// `a < b`, or `a < b < c`, which means `a < b && b < c`.
-    fn comparison(&mut self) -> Result<Value> {
+    fn comparison(&mut self) -> Result<Parsed> {
         let mut left = self.sum()?;
-        let mut all: Option<Truth> = None;
+        let mut all: Option<Condition> = None;
         while let Some(how) = self.comparison_sign() {
             let right = self.sum()?;
             let (a, b) = (self.number(left)?, self.number(right)?);
-            let one = Truth::Compare(a, how, b.clone());
+            let one = Condition::Compare(a, how, b.clone());
             all = Some(match all {
                 None => one,
-                Some(before) => Truth::And(Box::new(before), Box::new(one)),
+                Some(before) => Condition::And(Box::new(before), Box::new(one)),
             });
-            left = Value::Number(b);
+            left = Parsed::Number(b);
         }
-        Ok(all.map_or(left, Value::Truth))
+        Ok(all.map_or(left, Parsed::Condition))
     }
 
-    fn comparison_sign(&mut self) -> Option<Comparison> {
+    fn comparison_sign(&mut self) -> Option<CompareOp> {
         let signs = [
-            ("<=", Comparison::LessEqual),
-            (">=", Comparison::GreaterEqual),
-            ("==", Comparison::Equal),
-            ("!=", Comparison::NotEqual),
-            ("<", Comparison::Less),
-            (">", Comparison::Greater),
+            ("<=", CompareOp::LessEqual),
+            (">=", CompareOp::GreaterEqual),
+            ("==", CompareOp::Equal),
+            ("!=", CompareOp::NotEqual),
+            ("<", CompareOp::Less),
+            (">", CompareOp::Greater),
         ];
         signs.into_iter().find(|(sign, _)| self.take(sign)).map(|(_, how)| how)
     }
 
-    fn sum(&mut self) -> Result<Value> {
+    fn sum(&mut self) -> Result<Parsed> {
         let mut left = self.product()?;
         loop {
             let f: fn(f64, f64) -> f64 = match () {
@@ -215,7 +217,7 @@ impl Parser<'_> {
         }
     }
 
-    fn product(&mut self) -> Result<Value> {
+    fn product(&mut self) -> Result<Parsed> {
         let mut left = self.unary()?;
         loop {
             let f: fn(f64, f64) -> f64 = match () {
@@ -228,17 +230,17 @@ impl Parser<'_> {
         }
     }
 
-    fn unary(&mut self) -> Result<Value> {
+    fn unary(&mut self) -> Result<Parsed> {
         self.depth += 1;
         if self.depth > 100 {
             return Err(self.wrong("at most 100 levels of nesting"));
         }
         let value = if self.take("-") {
             let inner = self.unary()?;
-            Value::Number(Number::Unary(|a| -a, Box::new(self.number(inner)?)))
+            Parsed::Number(Number::Unary(|a| -a, Box::new(self.number(inner)?)))
         } else if self.take("!") {
             let inner = self.unary()?;
-            Value::Truth(Truth::Not(Box::new(self.truth(inner)?)))
+            Parsed::Condition(Condition::Not(Box::new(self.truth(inner)?)))
         } else {
             self.atom()?
         };
@@ -246,7 +248,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    fn atom(&mut self) -> Result<Value> {
+    fn atom(&mut self) -> Result<Parsed> {
         if self.take("(") {
             let inner = self.either()?;
             self.expect(")")?;
@@ -261,8 +263,8 @@ impl Parser<'_> {
         let start = self.at;
         self.at += word.len();
         match word.as_str() {
-            "true" => Ok(Value::Truth(Truth::Constant(true))),
-            "false" => Ok(Value::Truth(Truth::Constant(false))),
+            "true" => Ok(Parsed::Condition(Condition::Constant(true))),
+            "false" => Ok(Parsed::Condition(Condition::Constant(false))),
             "abs" => self.call_one(f64::abs),
             "sqrt" => self.call_one(f64::sqrt),
             "min" => self.call_two(f64::min),
@@ -273,7 +275,7 @@ impl Parser<'_> {
                 self.expect("[")?;
                 let index = self.index(which)?;
                 self.expect("]")?;
-                Ok(Value::Number(Number::Entry(which, index)))
+                Ok(Parsed::Number(Number::Entry(which, index)))
             }
             _ => {
                 self.at = start;
@@ -282,7 +284,7 @@ impl Parser<'_> {
         }
     }
 
-    fn literal(&mut self) -> Result<Value> {
+    fn literal(&mut self) -> Result<Parsed> {
         let rest = &self.text[self.at..];
         let mut end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
         if rest[end..].starts_with(['e', 'E']) {
@@ -295,17 +297,17 @@ impl Parser<'_> {
         }
         let value = rest[..end].parse().map_err(|_| self.wrong("a number"))?;
         self.at += end;
-        Ok(Value::Number(Number::Constant(value)))
+        Ok(Parsed::Number(Number::Constant(value)))
     }
 
-    fn call_one(&mut self, f: fn(f64) -> f64) -> Result<Value> {
+    fn call_one(&mut self, f: fn(f64) -> f64) -> Result<Parsed> {
         self.expect("(")?;
         let inner = self.either()?;
         self.expect(")")?;
-        Ok(Value::Number(Number::Unary(f, Box::new(self.number(inner)?))))
+        Ok(Parsed::Number(Number::Unary(f, Box::new(self.number(inner)?))))
     }
 
-    fn call_two(&mut self, f: fn(f64, f64) -> f64) -> Result<Value> {
+    fn call_two(&mut self, f: fn(f64, f64) -> f64) -> Result<Parsed> {
         self.expect("(")?;
         let a = self.either()?;
         self.expect(",")?;
@@ -314,7 +316,7 @@ impl Parser<'_> {
         self.binary(f, a, b)
     }
 
-    fn max_abs(&mut self) -> Result<Value> {
+    fn max_abs(&mut self) -> Result<Parsed> {
         self.expect("(")?;
         let which = ["obs", "prev", "act"].into_iter().find(|name| self.take(name)).map(vector);
         let which = which.ok_or_else(|| self.wrong("obs, prev or act"))?;
@@ -325,7 +327,7 @@ impl Parser<'_> {
             self.expect("]")?;
         }
         self.expect(")")?;
-        Ok(Value::Number(Number::MaxAbs(which, from)))
+        Ok(Parsed::Number(Number::MaxAbs(which, from)))
     }
 
     fn index(&mut self, which: Vector) -> Result<usize> {
@@ -344,21 +346,21 @@ impl Parser<'_> {
         Ok(index)
     }
 
-    fn binary(&self, f: fn(f64, f64) -> f64, a: Value, b: Value) -> Result<Value> {
-        Ok(Value::Number(Number::Binary(f, Box::new(self.number(a)?), Box::new(self.number(b)?))))
+    fn binary(&self, f: fn(f64, f64) -> f64, a: Parsed, b: Parsed) -> Result<Parsed> {
+        Ok(Parsed::Number(Number::Binary(f, Box::new(self.number(a)?), Box::new(self.number(b)?))))
     }
 
-    fn number(&self, value: Value) -> Result<Number> {
+    fn number(&self, value: Parsed) -> Result<Number> {
         match value {
-            Value::Number(n) => Ok(n),
-            Value::Truth(_) => Err(self.wrong("a number before this place, found a condition")),
+            Parsed::Number(n) => Ok(n),
+            Parsed::Condition(_) => Err(self.wrong("a number before this place, found a condition")),
         }
     }
 
-    fn truth(&self, value: Value) -> Result<Truth> {
+    fn truth(&self, value: Parsed) -> Result<Condition> {
         match value {
-            Value::Truth(t) => Ok(t),
-            Value::Number(_) => Err(self.wrong("a condition before this place, found a number")),
+            Parsed::Condition(t) => Ok(t),
+            Parsed::Number(_) => Err(self.wrong("a condition before this place, found a number")),
         }
     }
 

@@ -18,7 +18,7 @@ use crate::rng::Rng;
 /// How the classifier is trained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct LearntConfig {
+pub struct LearnedConfig {
     /// Hidden widths.
     pub hidden: Vec<usize>,
     /// Gradient steps.
@@ -31,15 +31,15 @@ pub struct LearntConfig {
     pub threshold: f32,
 }
 
-impl Default for LearntConfig {
+impl Default for LearnedConfig {
     fn default() -> Self {
         Self { hidden: vec![64, 64], updates: 3000, batch_size: 256, lr: 1e-3, threshold: 0.5 }
     }
 }
 
-impl LearntConfig {
+impl LearnedConfig {
     /// Says what is wrong with the values, and whether these rows teach nothing, if they do not.
-    pub(super) fn check(&self, rows: &Batch) -> Result<()> {
+    pub(super) fn validate_for(&self, rows: &Batch) -> Result<()> {
         let fail = |what: String| Err(Error::Invalid(format!("model.termination.classifier.{what}")));
         if self.hidden.contains(&0) {
             return fail(format!("hidden: wanted widths of at least 1, found {:?}", self.hidden));
@@ -85,9 +85,9 @@ pub struct LearnedTermination {
 
 impl LearnedTermination {
     /// Trains on the terminals of `rows`.
-    pub fn fit(cfg: &LearntConfig, rows: &Batch, seed: u64) -> Result<Self> {
+    pub fn fit(cfg: &LearnedConfig, rows: &Batch, seed: u64) -> Result<Self> {
         check_rows(rows)?;
-        cfg.check(rows)?;
+        cfg.validate_for(rows)?;
         let (train, held) = split(rows.len(), 0.1, 10_000, seed);
         let (ended, others): (Vec<u32>, Vec<u32>) = train.iter().partition(|&&r| rows.done[r as usize]);
         if ended.is_empty() || others.is_empty() {
@@ -168,7 +168,7 @@ impl LearnedTermination {
     }
 
     /// Reads what [`LearnedTermination::save`] wrote, for a classifier of the given configuration and input widths.
-    pub fn load(cfg: &LearntConfig, obs_dim: usize, act_dim: usize, from: &Tensors) -> Result<Self> {
+    pub fn load(cfg: &LearnedConfig, obs_dim: usize, act_dim: usize, from: &Tensors) -> Result<Self> {
         let width = 2 * obs_dim + act_dim;
         let mut stack =
             MlpEnsemble::zeros(Shape::new(width, &cfg.hidden, 1, Activation::Relu), 1, Keep::Moments);
@@ -244,11 +244,11 @@ mod tests {
     #[test]
     fn it_finds_the_rule_behind_the_terminals() {
         let learnt =
-            LearnedTermination::fit(&LearntConfig { updates: 1500, ..Default::default() }, &world(8000), 0)
+            LearnedTermination::fit(&LearnedConfig { updates: 1500, ..Default::default() }, &world(8000), 0)
                 .unwrap();
         assert!(learnt.recall > 0.9 && learnt.precision > 0.9, "{} {}", learnt.recall, learnt.precision);
         let kept = Tensors::from_bytes(&learnt.save().to_bytes().unwrap()).unwrap();
-        let back = LearnedTermination::load(&LearntConfig::default(), 3, 1, &kept).unwrap();
+        let back = LearnedTermination::load(&LearnedConfig::default(), 3, 1, &kept).unwrap();
         let other = world(500);
         assert_eq!(
             learnt.done(&other.obs, &other.act, &other.next_obs),
@@ -260,7 +260,7 @@ mod tests {
     fn data_without_terminals_are_refused() {
         let mut rows = world(500);
         rows.done.fill(false);
-        let message = LearnedTermination::fit(&LearntConfig::default(), &rows, 0).unwrap_err().to_string();
+        let message = LearnedTermination::fit(&LearnedConfig::default(), &rows, 0).unwrap_err().to_string();
         assert!(message.contains("never"), "{message}");
     }
 }

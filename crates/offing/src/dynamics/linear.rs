@@ -20,7 +20,7 @@ pub struct Linear {
 /// Hold-out errors on standardised targets: mean over rows and columns of ((prediction − target) / std of the
 /// target)². A model that always answers the mean has about 1.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Comparison {
+pub struct HoldoutComparison {
     /// Rows held out.
     pub rows: usize,
     /// Each member's error.
@@ -76,7 +76,12 @@ impl Linear {
 }
 
 /// The ensemble and the linear model on the rows the ensemble held out.
-pub fn compare(model: &Ensemble, rows: &Batch, config: &EnsembleConfig, seed: u64) -> (Comparison, Linear) {
+pub fn compare(
+    model: &Ensemble,
+    rows: &Batch,
+    config: &EnsembleConfig,
+    seed: u64,
+) -> (HoldoutComparison, Linear) {
     let (train, held) = split(rows.len(), config.holdout, config.holdout_max, seed);
     let linear = Linear::fit(rows, &train);
     let width = rows.obs_dim() + 1;
@@ -96,7 +101,7 @@ pub fn compare(model: &Ensemble, rows: &Batch, config: &EnsembleConfig, seed: u6
         |i: usize, j: usize| elites.iter().map(|&m| mean[[m, i, j]]).sum::<f32>() / elites.len() as f32;
     let (by_line, by_elites) = (linear.predict(&held.obs, &held.act), by_column(&elite_mean));
     let linear_by_column = by_column(&|i, j| by_line[[i, j]]);
-    let comparison = Comparison {
+    let comparison = HoldoutComparison {
         rows: held.len(),
         members: (0..model.members()).map(|m| average(&by_column(&|i, j| mean[[m, i, j]]))).collect(),
         elite_mean: average(&by_elites),

@@ -1,4 +1,4 @@
-//! Models of the world: what happens after (s, a), how sure the model is, and when an episode ends.
+//! Models of the task: what follows (s, a), how sure the model is, and when an episode ends.
 //!
 //! A model knows nothing of uncertainty estimators and of how its steps are used.
 
@@ -22,19 +22,19 @@ mod tests;
 mod trainer;
 
 pub use adversary::{Adversary, AdversaryConfig, AdversaryLosses};
-pub use cache::{Cached, Fit, FitEvent, cached, is_kept, key as model_key};
+pub use cache::{CachedModel, FitEvent, FitRequest, fit_cached, is_cached, key as model_key};
 pub use config::EnsembleConfig;
 pub use data::{Scaler, check_rows};
 pub use ensemble::Ensemble;
 pub use expression::Expression;
-pub use learnt::{LearnedTermination, LearntConfig};
-pub use linear::{Comparison, Linear, compare};
+pub use learnt::{LearnedConfig, LearnedTermination};
+pub use linear::{HoldoutComparison, Linear, compare};
 pub use open_loop::{Curve, OpenLoop, OpenLoopConfig, open_loop};
-pub use oracle::{Lost, LostCounts, Oracle, Replay, Trajectories};
+pub use oracle::{LostCounts, LostRows, Oracle, OracleStep, Trajectories};
 pub use termination::{Termination, TerminationConfig};
-pub use trainer::{FitReport, Progress, Trainer};
+pub use trainer::{FitProgress, FitReport, Trainer};
 
-use ndarray::{Array1, Array3, Axis};
+use ndarray::{Array1, Array3, Axis, s};
 
 use crate::batch::{Batch, Mat};
 use crate::rng::Rng;
@@ -48,7 +48,17 @@ pub struct Prediction {
     pub std: Array3<f32>,
 }
 
-/// One imagined step of a batch of rows.
+impl Prediction {
+    /// Means and deviations of the member chosen for each row.
+    pub fn by(&self, member: &Array1<u32>) -> (Mat, Mat) {
+        let (_, rows, width) = self.mean.dim();
+        let pick =
+            |from: &Array3<f32>| Mat::from_shape_fn((rows, width), |(i, j)| from[[member[i] as usize, i, j]]);
+        (pick(&self.mean), pick(&self.std))
+    }
+}
+
+/// One step of a batch of rows in a model.
 #[derive(Clone, Debug)]
 pub struct ModelStep {
     /// (s, a, r, s', done) as sampled; `done` by the termination function.
@@ -59,7 +69,7 @@ pub struct ModelStep {
     pub mean: Mat,
     /// Standard deviation of (s', r) by that member.
     pub std: Mat,
-    /// All members' opinions, when they were asked for.
+    /// Every member's prediction, for callers that asked for [`Members::All`].
     pub prediction: Option<Prediction>,
 }
 
@@ -74,7 +84,7 @@ impl ModelStep {
             prediction: self
                 .prediction
                 .as_ref()
-                .map(|f| Prediction { mean: f.mean.select(Axis(1), rows), std: f.std.select(Axis(1), rows) }),
+                .map(|p| Prediction { mean: p.mean.select(Axis(1), rows), std: p.std.select(Axis(1), rows) }),
         }
     }
 
@@ -83,7 +93,7 @@ impl ModelStep {
     pub fn of_rows(batch: Batch) -> Self {
         let (rows, width) = (batch.len(), batch.obs_dim() + 1);
         let mut mean = Mat::zeros((rows, width));
-        mean.slice_mut(ndarray::s![.., ..width - 1]).assign(&batch.next_obs);
+        mean.slice_mut(s![.., ..width - 1]).assign(&batch.next_obs);
         mean.column_mut(width - 1).assign(&batch.rew);
         Self { member: Array1::zeros(rows), mean, std: Mat::zeros((rows, width)), prediction: None, batch }
     }
@@ -99,12 +109,58 @@ pub enum Members {
     All,
 }
 
-/// A model of the world.
+/// A model of the task: what follows (s, a). Rollouts, estimators and algorithms work with any.
+///
+/// ```
+/// use ndarray::{Array1, Array3};
+/// use offing::dynamics::{DynamicsModel, Members, Prediction};
+/// use offing::{Mat, Rng};
+///
+/// /// The state moves by the action; the reward is its first entry. Two members, sure to 0.1, disagree by 1.
+/// struct Drift;
+///
+/// impl DynamicsModel for Drift {
+///     fn predict(&self, obs: &Mat, act: &Mat) -> Prediction {
+///         let (rows, width) = (obs.nrows(), obs.ncols() + 1);
+///         let mean = Array3::from_shape_fn((2, rows, width), |(member, i, j)| match j < width - 1 {
+///             true => obs[[i, j]] + act[[i, 0]] + member as f32,
+///             false => obs[[i, 0]],
+///         });
+///         Prediction { std: Array3::from_elem(mean.dim(), 0.1), mean }
+///     }
+///     fn done(&self, _obs: &Mat, _act: &Mat, next_obs: &Mat) -> Array1<bool> {
+///         next_obs.column(0).mapv(|x| x.abs() > 10.0)
+///     }
+/// }
+///
+/// let step = Drift.step(&Mat::zeros((4, 2)), &Mat::ones((4, 1)), Members::One, &mut Rng::stream(0, "step", 0));
+/// assert!(step.batch.next_obs.iter().all(|x| (0.0..3.0).contains(x)));
+/// ```
 pub trait DynamicsModel: Send + Sync {
-    /// Every member's prediction.
+    /// What every member predicts.
     fn predict(&self, obs: &Mat, act: &Mat) -> Prediction;
+
     /// Whether the episode ends with the step from `obs` to `next_obs`.
     fn done(&self, obs: &Mat, act: &Mat, next_obs: &Mat) -> Array1<bool>;
-    /// Draws a member for each row and samples its prediction.
-    fn step(&self, obs: &Mat, act: &Mat, members: Members, rng: &mut Rng) -> ModelStep;
+
+    /// Draws a member for each row and samples from its Gaussian.
+    ///
+    /// The default computes every member; a model that can compute one alone, or draws from some members only, has its own.
+    fn step(&self, obs: &Mat, act: &Mat, members: Members, rng: &mut Rng) -> ModelStep {
+        let prediction = self.predict(obs, act);
+        let (count, rows, width) = prediction.mean.dim();
+        let member: Array1<u32> = (0..rows).map(|_| rng.below(count) as u32).collect();
+        let (mean, std) = prediction.by(&member);
+        let sampled = Mat::from_shape_fn((rows, width), |at| mean[at] + std[at] * rng.normal() as f32);
+        let batch = sampled_batch(self, obs, act, &sampled);
+        ModelStep { batch, member, mean, std, prediction: (members == Members::All).then_some(prediction) }
+    }
+}
+
+/// The transitions to sampled (s', r).
+fn sampled_batch(model: &(impl DynamicsModel + ?Sized), obs: &Mat, act: &Mat, sampled: &Mat) -> Batch {
+    let width = obs.ncols();
+    let next_obs = sampled.slice(s![.., ..width]).to_owned();
+    let done = model.done(obs, act, &next_obs);
+    Batch { obs: obs.clone(), act: act.clone(), rew: sampled.column(width).to_owned(), next_obs, done }
 }

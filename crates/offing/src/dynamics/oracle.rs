@@ -12,7 +12,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use ndarray::{Array1, Array3, ArrayView1, Axis, s};
+use ndarray::{Array1, Array3, ArrayView1, Axis};
 use rayon::prelude::*;
 
 use super::{DynamicsModel, Members, ModelStep, Prediction};
@@ -33,12 +33,12 @@ pub struct Oracle<'a> {
 
 /// What became of a batch of (s, a).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Replay {
+pub struct OracleStep {
     /// (s, a, r, s', done) by the simulator. Rows of `lost.unstable` and `lost.unreadable` have NaN for s'
     /// and r, and `done`.
     pub batch: Batch,
     /// Rows that do not say what happens after exactly (s, a).
-    pub lost: Lost,
+    pub lost: LostRows,
 }
 
 /// States over time: what became of starts under given actions.
@@ -47,12 +47,12 @@ pub struct Trajectories {
     /// States after 1, 2, … steps: (row, step, obs_dim); NaN from where a row was lost.
     pub obs: Array3<f32>,
     /// Rows whose start was not exact or whose simulation was lost on the way.
-    pub lost: Lost,
+    pub lost: LostRows,
 }
 
 /// Rows whose state could not be recovered, by cause; each list ascends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
+pub struct LostRows {
     /// The observation hides velocities beyond its clipping: the step was made from the clipped ones.
     pub clipped: Vec<usize>,
     /// The simulator gave the state up.
@@ -66,37 +66,37 @@ pub struct Lost {
 pub struct LostCounts {
     /// Rows asked for.
     pub rows: usize,
-    /// See [`Lost::clipped`].
+    /// See [`LostRows::clipped`].
     pub clipped: usize,
-    /// See [`Lost::unstable`].
+    /// See [`LostRows::unstable`].
     pub unstable: usize,
-    /// See [`Lost::unreadable`].
+    /// See [`LostRows::unreadable`].
     pub unreadable: usize,
 }
 
 /// What one row's simulation came to.
 #[derive(Clone, Copy, PartialEq)]
-enum Fate {
+enum RowOutcome {
     Exact,
     Clipped,
     Unstable,
     Unreadable,
 }
 
-impl Lost {
+impl LostRows {
     /// True when every row is exact.
     pub fn is_empty(&self) -> bool {
         self.clipped.is_empty() && self.unstable.is_empty() && self.unreadable.is_empty()
     }
 
-    fn of(fates: impl Iterator<Item = Fate>) -> Self {
+    fn of(fates: impl Iterator<Item = RowOutcome>) -> Self {
         let mut lost = Self::default();
         for (row, fate) in fates.enumerate() {
             match fate {
-                Fate::Exact => (),
-                Fate::Clipped => lost.clipped.push(row),
-                Fate::Unstable => lost.unstable.push(row),
-                Fate::Unreadable => lost.unreadable.push(row),
+                RowOutcome::Exact => (),
+                RowOutcome::Clipped => lost.clipped.push(row),
+                RowOutcome::Unstable => lost.unstable.push(row),
+                RowOutcome::Unreadable => lost.unreadable.push(row),
             }
         }
         lost
@@ -121,7 +121,7 @@ impl<'a> Oracle<'a> {
     }
 
     /// One step from every (s, a), whatever came before it.
-    pub fn replay(&self, obs: &Mat, act: &Mat) -> Result<Replay> {
+    pub fn replay(&self, obs: &Mat, act: &Mat) -> Result<OracleStep> {
         let mut rew = Array1::from_elem(obs.nrows(), f32::NAN);
         let mut done = Array1::from_elem(obs.nrows(), true);
         let acts = act.view().insert_axis(Axis(1)).to_owned();
@@ -137,7 +137,7 @@ impl<'a> Oracle<'a> {
             (rew[row], done[row]) = (f32::NAN, true);
         }
         let batch = Batch { obs: obs.clone(), act: act.clone(), rew, next_obs, done };
-        Ok(Replay { batch, lost })
+        Ok(OracleStep { batch, lost })
     }
 
     /// Each state as the simulator would show it: velocities clipped where its observation clips them. Rows it cannot be
@@ -182,7 +182,7 @@ impl<'a> Oracle<'a> {
             )));
         }
         let mut flat = vec![f32::NAN; rows * steps * width];
-        let mut fates = vec![Fate::Unreadable; rows];
+        let mut fates = vec![RowOutcome::Unreadable; rows];
         let size = (steps * width).max(1);
         flat.par_chunks_mut(CHUNK * size).zip(fates.par_chunks_mut(CHUNK)).enumerate().try_for_each(
             |(chunk, (states, fates))| {
@@ -195,7 +195,7 @@ impl<'a> Oracle<'a> {
                 })
             },
         )?;
-        let lost = Lost::of(fates.into_iter());
+        let lost = LostRows::of(fates.into_iter());
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.rows += rows;
         counts.clipped += lost.clipped.len();
@@ -207,13 +207,13 @@ impl<'a> Oracle<'a> {
 
     /// For the infallible interface: a batch the simulators could not be built for is a batch of unreadable
     /// rows.
-    fn replay_or_nan(&self, obs: &Mat, act: &Mat) -> Replay {
+    fn replay_or_nan(&self, obs: &Mat, act: &Mat) -> OracleStep {
         self.replay(obs, act).unwrap_or_else(|_| {
             let rows = obs.nrows();
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             counts.rows += rows;
             counts.unreadable += rows;
-            let lost = Lost { unreadable: (0..rows).collect(), ..Lost::default() };
+            let lost = LostRows { unreadable: (0..rows).collect(), ..LostRows::default() };
             let batch = Batch {
                 obs: obs.clone(),
                 act: act.clone(),
@@ -221,7 +221,7 @@ impl<'a> Oracle<'a> {
                 next_obs: Mat::from_elem(obs.raw_dim(), f32::NAN),
                 done: Array1::from_elem(rows, true),
             };
-            Replay { batch, lost }
+            OracleStep { batch, lost }
         })
     }
 }
@@ -233,27 +233,27 @@ fn follow_one(
     acts: ndarray::ArrayView2<'_, f32>,
     states: &mut [f32],
     mut tell: impl FnMut(&crate::env::StepResult),
-) -> Fate {
+) -> RowOutcome {
     if start.iter().chain(acts.iter()).any(|v| !v.is_finite()) {
-        return Fate::Unreadable;
+        return RowOutcome::Unreadable;
     }
     let start: Vec<f64> = start.iter().map(|&v| f64::from(v)).collect();
-    let Ok(resumed) = env.resume_from(&start) else { return Fate::Unreadable };
+    let Ok(resumed) = env.resume_from(&start) else { return RowOutcome::Unreadable };
     let width = start.len();
     for (act, state) in acts.rows().into_iter().zip(states.chunks_exact_mut(width)) {
         let moment = env.step(&act.to_vec());
         if env.unstable() {
-            return Fate::Unstable;
+            return RowOutcome::Unstable;
         }
         tell(&moment);
         state.iter_mut().zip(env.obs()).for_each(|(to, v)| *to = *v as f32);
     }
-    if resumed.clipped.is_empty() { Fate::Exact } else { Fate::Clipped }
+    if resumed.clipped.is_empty() { RowOutcome::Exact } else { RowOutcome::Clipped }
 }
 
 impl DynamicsModel for Oracle<'_> {
     fn predict(&self, obs: &Mat, act: &Mat) -> Prediction {
-        prediction_of(&mean_of(&self.replay_or_nan(obs, act).batch))
+        sure(&ModelStep::of_rows(self.replay_or_nan(obs, act).batch))
     }
 
     /// The simulator's own verdict on (s, a); `next_obs` is not looked at.
@@ -262,26 +262,14 @@ impl DynamicsModel for Oracle<'_> {
     }
 
     fn step(&self, obs: &Mat, act: &Mat, members: Members, _rng: &mut Rng) -> ModelStep {
-        let batch = self.replay_or_nan(obs, act).batch;
-        let mean = mean_of(&batch);
-        let prediction = (members == Members::All).then(|| prediction_of(&mean));
-        let (member, std) = (Array1::zeros(obs.nrows()), Mat::zeros(mean.raw_dim()));
-        ModelStep { batch, member, mean, std, prediction }
+        let step = ModelStep::of_rows(self.replay_or_nan(obs, act).batch);
+        ModelStep { prediction: (members == Members::All).then(|| sure(&step)), ..step }
     }
 }
 
-/// (s', r), one a row.
-fn mean_of(batch: &Batch) -> Mat {
-    let width = batch.obs_dim();
-    let mut mean = Mat::zeros((batch.len(), width + 1));
-    mean.slice_mut(s![.., ..width]).assign(&batch.next_obs);
-    mean.column_mut(width).assign(&batch.rew);
-    mean
-}
-
-/// One member that is sure.
-fn prediction_of(mean: &Mat) -> Prediction {
-    let mean = mean.clone().insert_axis(Axis(0));
+/// The prediction of one member that is sure of what happened.
+fn sure(step: &ModelStep) -> Prediction {
+    let mean = step.mean.clone().insert_axis(Axis(0));
     Prediction { std: Array3::zeros(mean.raw_dim()), mean }
 }
 
@@ -289,6 +277,7 @@ fn prediction_of(mean: &Mat) -> Prediction {
 mod tests {
     use super::*;
     use crate::env::point_mass::PointMass;
+    use ndarray::s;
 
     fn rows(n: usize) -> (Mat, Mat) {
         let mut rng = Rng::stream(0, "rows", 0);
@@ -347,7 +336,7 @@ mod tests {
         obs[[40, 1]] = f32::NAN;
         act[[7, 0]] = f32::INFINITY;
         let replay = oracle.replay(&obs, &act).unwrap();
-        assert_eq!(replay.lost, Lost { unreadable: vec![7, 40], ..Default::default() });
+        assert_eq!(replay.lost, LostRows { unreadable: vec![7, 40], ..Default::default() });
         assert!(replay.batch.next_obs.row(7).iter().all(|v| v.is_nan()) && replay.batch.rew[40].is_nan());
         assert!(replay.batch.done[7] && replay.batch.next_obs.row(8).iter().all(|v| v.is_finite()));
         assert_eq!(oracle.counts().unreadable, 2);

@@ -6,7 +6,7 @@ use ndarray::{Array1, ArrayView1};
 use serde::{Deserialize, Serialize};
 
 use super::expression::Expression;
-use super::learnt::{LearnedTermination, LearntConfig};
+use super::learnt::{LearnedConfig, LearnedTermination};
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
 use crate::tasks::{self, TaskTermination};
@@ -52,7 +52,7 @@ pub enum TerminationConfig {
     Learnt {
         /// How to train the classifier.
         #[serde(default)]
-        classifier: LearntConfig,
+        classifier: LearnedConfig,
     },
 }
 
@@ -105,9 +105,9 @@ impl TerminationConfig {
     }
 
     /// Says what is wrong with the rule for states of these rows, if anything; nothing is learnt for it.
-    pub fn check(&self, rows: &Batch) -> Result<()> {
+    pub fn validate_for(&self, rows: &Batch) -> Result<()> {
         match self {
-            Self::Learnt { classifier } => classifier.check(rows),
+            Self::Learnt { classifier } => classifier.validate_for(rows),
             other => other.build(rows, 0).map(drop),
         }
     }
@@ -271,12 +271,12 @@ mod tests {
             (r#"{"kind": "learnt", "classifier": {"lr": 0}}"#, "classifier.lr"),
         ] {
             let cfg: TerminationConfig = serde_json::from_str(text).unwrap();
-            let error = cfg.check(&some).unwrap_err().to_string();
+            let error = cfg.validate_for(&some).unwrap_err().to_string();
             assert!(error.contains(word) && !error.contains('{'), "{error}");
         }
-        let learnt = TerminationConfig::Learnt { classifier: LearntConfig::default() };
-        learnt.check(&some).unwrap();
-        let error = learnt.check(&two_rows()).unwrap_err().to_string();
+        let learnt = TerminationConfig::Learnt { classifier: LearnedConfig::default() };
+        learnt.validate_for(&some).unwrap();
+        let error = learnt.validate_for(&two_rows()).unwrap_err().to_string();
         assert!(error.contains("found 0 and 2"), "{error}");
     }
 

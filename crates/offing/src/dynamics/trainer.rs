@@ -66,7 +66,7 @@ pub struct FitReport {
 
 /// How far training is.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Progress {
+pub struct FitProgress {
     /// Epochs finished.
     pub epoch: u64,
     /// Gradient steps taken.
@@ -88,9 +88,9 @@ pub struct Progress {
 impl<'a> Trainer<'a> {
     /// Prepares training on `rows`; everything random follows from `seed`.
     pub fn new(cfg: &EnsembleConfig, rows: &'a Batch, seed: u64, pool: &ThreadPool) -> Result<Self> {
-        cfg.check()?;
+        cfg.validate()?;
         check_rows(rows)?;
-        cfg.check_for(rows.len())?;
+        cfg.validate_for(rows.len())?;
         let (train, held) = split(rows.len(), cfg.holdout, cfg.holdout_max, seed);
         let (scaler, constant_inputs) = Scaler::fit(rows, &train);
         let report = FitReport { train_rows: train.len(), holdout_rows: held.len(), constant_inputs };
@@ -138,7 +138,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// How far training is, between steps.
-    pub fn now(&self) -> Progress {
+    pub fn now(&self) -> FitProgress {
         self.progress(self.state.finished, self.state.position)
     }
 
@@ -150,7 +150,7 @@ impl<'a> Trainer<'a> {
 
     /// One gradient step of every member; after the last of an epoch, also the hold-out error, the choice of the best
     /// weights and the decision to stop. Nothing once training is over.
-    pub fn step(&mut self) -> Result<Progress> {
+    pub fn step(&mut self) -> Result<FitProgress> {
         if !self.state.finished {
             let size = self.cfg.batch_size;
             let first = self.state.position as usize * size;
@@ -286,7 +286,7 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    fn end_epoch(&mut self) -> Result<Progress> {
+    fn end_epoch(&mut self) -> Result<FitProgress> {
         let batches = self.state.position;
         self.state.last_error = holdout_error(&self.stack, &self.scaler, self.rows, &self.held, &self.pool);
         self.state.epoch += 1;
@@ -319,10 +319,10 @@ impl<'a> Trainer<'a> {
         Ok(progress)
     }
 
-    fn progress(&self, epoch_ended: bool, batches: u64) -> Progress {
+    fn progress(&self, epoch_ended: bool, batches: u64) -> FitProgress {
         let s = &self.state;
         let known = |errors: &[f64]| if errors[0].is_finite() { errors.to_vec() } else { Vec::new() };
-        Progress {
+        FitProgress {
             epoch: s.epoch,
             updates: s.updates,
             updates_per_epoch: self.train.len().div_ceil(self.cfg.batch_size) as u64,

@@ -139,7 +139,7 @@ impl RunDir {
 
     /// Removes the directory again, if it was made for this run just now and nothing has come of it: neither a record nor a
     /// checkpoint. For a run that failed before it began.
-    pub fn forget_if_untouched(self) {
+    pub fn remove_if_empty(self) {
         // The lock is still held: nobody else can have begun to work in it.
         let empty = fs::metadata(self.path.join(METRICS)).is_ok_and(|file| file.len() == 0);
         let Some((own, above)) = self.made.split_first() else { return };
@@ -207,12 +207,12 @@ impl RunDir {
     }
 
     /// What happened that a user should know: damaged checkpoints that were passed over. Emptied by the call.
-    pub fn take_notes(&mut self) -> Vec<String> {
+    pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }
 
     /// Keeps how long the run has taken so far, for reports and for the next process to go on from.
-    pub fn keep_times(&self, timer: &PhaseTimer) -> Result<()> {
+    pub fn save_timing(&self, timer: &PhaseTimer) -> Result<()> {
         self.write(TIMING, format!("{:#}\n", timer.to_json()).as_bytes()).map(drop)
     }
 

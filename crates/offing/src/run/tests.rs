@@ -31,7 +31,7 @@ fn the_last_two_checkpoints_are_kept_and_a_damaged_one_is_passed_over() {
     fs::write(&newest, bytes).unwrap();
     let (step, found) = run.resume().unwrap().unwrap();
     assert_eq!((step, found), (20, state(20)));
-    let notes = run.take_notes();
+    let notes = run.take_warnings();
     assert!(notes.len() == 1 && notes[0].contains("checksum"), "{notes:?}");
     let steps: Vec<_> = run.records().unwrap().iter().map(|r| r["step"].as_u64().unwrap()).collect();
     assert_eq!(steps, [10, 20], "what came after the checkpoint will be recorded again");
@@ -104,24 +104,24 @@ fn a_glance_tells_whether_somebody_works_there() {
 fn a_run_that_failed_before_it_began_leaves_nothing_and_others_stay() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join("runs").join(name);
-    RunDir::open_or_create(&path("mopo/s0"), "a = 1\n").unwrap().forget_if_untouched();
+    RunDir::open_or_create(&path("mopo/s0"), "a = 1\n").unwrap().remove_if_empty();
     assert!(!dir.path().join("runs").exists(), "nor what was made above it");
     // A neighbour keeps its parents.
     drop(RunDir::open_or_create(&path("mopo/s1"), "a = 1\n").unwrap());
-    RunDir::open_or_create(&path("mopo/s0"), "a = 1\n").unwrap().forget_if_untouched();
+    RunDir::open_or_create(&path("mopo/s0"), "a = 1\n").unwrap().remove_if_empty();
     assert!(!path("mopo/s0").exists() && path("mopo/s1").join(CONFIG).exists());
     // One that was there before stays, and so does one with a record or a checkpoint.
-    RunDir::open_or_create(&path("mopo/s1"), "a = 1\n").unwrap().forget_if_untouched();
+    RunDir::open_or_create(&path("mopo/s1"), "a = 1\n").unwrap().remove_if_empty();
     assert!(path("mopo/s1").join(CONFIG).exists());
     fs::create_dir_all(path("empty")).unwrap();
-    RunDir::open_or_create(&path("empty"), "").unwrap().forget_if_untouched();
+    RunDir::open_or_create(&path("empty"), "").unwrap().remove_if_empty();
     assert!(path("empty").exists());
     let mut run = RunDir::open_or_create(&path("recorded"), "").unwrap();
     run.record(json!({ "step": 1 })).unwrap();
-    run.forget_if_untouched();
+    run.remove_if_empty();
     assert!(path("recorded").join(METRICS).exists());
     let mut run = RunDir::open_or_create(&path("kept"), "").unwrap();
     run.checkpoint(1, &state(1)).unwrap();
-    run.forget_if_untouched();
+    run.remove_if_empty();
     assert_eq!(newest_step(&path("kept")), Some(1));
 }

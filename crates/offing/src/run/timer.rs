@@ -26,7 +26,7 @@ impl Default for PhaseTimer {
 impl PhaseTimer {
     /// A timer that goes on from what the run at `path` has written down; from nothing where there is nothing to be read. What a
     /// killed process did after its last checkpoint is not in it.
-    pub fn going_on(path: &Path) -> Self {
+    pub fn resume(path: &Path) -> Self {
         let kept = std::fs::read(path.join(TIMING)).ok();
         let kept: Value = kept.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
         let seconds =
@@ -90,19 +90,15 @@ mod tests {
     #[test]
     fn a_clock_goes_on_where_another_process_left_it() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(PhaseTimer::going_on(dir.path()).elapsed() < 100.0, "nothing before");
+        assert!(PhaseTimer::resume(dir.path()).elapsed() < 100.0, "nothing before");
         let kept = json!({ "seconds": 1000.5, "phases": { "sac": 700.25 } });
         std::fs::write(dir.path().join(TIMING), kept.to_string()).unwrap();
-        let mut timer = PhaseTimer::going_on(dir.path());
+        let mut timer = PhaseTimer::resume(dir.path());
         timer.add("sac", Duration::from_millis(500));
         timer.add("rollout", Duration::from_millis(250));
         assert_eq!(timer.phases(), [("sac", 700.75), ("rollout", 0.25)]);
         assert!(timer.elapsed() >= 1000.5);
         std::fs::write(dir.path().join(TIMING), "{\"seconds\": -1, \"phases\": {\"sac\": \"x\"}}").unwrap();
-        assert_eq!(
-            PhaseTimer::going_on(dir.path()).phases(),
-            [("sac", 0.0)],
-            "what is no time counts nothing"
-        );
+        assert_eq!(PhaseTimer::resume(dir.path()).phases(), [("sac", 0.0)], "what is no time counts nothing");
     }
 }

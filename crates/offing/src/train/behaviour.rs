@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use crate::data::Dataset;
-use crate::data::scores::{Reference, reference};
 use crate::env::Physics;
 use crate::error::Result;
 use crate::run::RunDir;
+use crate::tasks::{Reference, reference};
 
 /// The file of a run that says what it learnt from.
 pub const DATA_CARD: &str = "data.json";

@@ -200,7 +200,7 @@ impl PreparedRun {
                 run.path().display()
             )),
             Err(error) => {
-                run.forget_if_untouched();
+                run.remove_if_empty();
                 Err(error)
             }
             done => done,
@@ -224,7 +224,7 @@ impl PreparedRun {
             other => other?,
         };
         if !finished {
-            run.keep_times(&timer)?;
+            run.save_timing(&timer)?;
         }
         Ok(Trained { finished: policy.is_some(), dir: self.dir, policy, scores, timer, data: self.data })
     }

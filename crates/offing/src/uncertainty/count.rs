@@ -28,7 +28,7 @@ pub struct CountConfig {
     /// Bits of a code.
     pub bits: usize,
     /// How the members' counts become one.
-    pub over: Over,
+    pub over: CountAggregate,
     /// Deviations by which `uc` and `lc` move the mean.
     pub coefficient: f64,
     /// Autoencoders used: those with the lowest hold-out error.
@@ -48,7 +48,7 @@ impl Default for CountConfig {
     fn default() -> Self {
         Self {
             bits: 50,
-            over: Over::Avg,
+            over: CountAggregate::Avg,
             coefficient: 0.5,
             elites: 5,
             noise: 0.0,
@@ -62,7 +62,7 @@ impl Default for CountConfig {
 /// One count from several members'.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Over {
+pub enum CountAggregate {
     /// Their mean.
     #[default]
     Avg,
@@ -160,9 +160,9 @@ impl Count {
         let mean = counts.iter().sum::<f64>() / n;
         let deviation = (counts.iter().map(|c| (c - mean).powi(2)).sum::<f64>() / n).sqrt();
         let estimate = match self.config.over {
-            Over::Avg => mean,
-            Over::Uc => mean + self.config.coefficient * deviation,
-            Over::Lc => mean - self.config.coefficient * deviation,
+            CountAggregate::Avg => mean,
+            CountAggregate::Uc => mean + self.config.coefficient * deviation,
+            CountAggregate::Lc => mean - self.config.coefficient * deviation,
         };
         let estimate = if estimate > 0.0 { estimate } else { 1.0 };
         estimate.sqrt().recip() as f32
@@ -305,7 +305,7 @@ mod tests {
                 Count::new(&CountConfig { over, ..small() }, &data, &model, &ThreadPool::new(2), 0).unwrap();
             it.score_rows(&data.obs, &data.act).unwrap()
         };
-        let (avg, uc, lc) = (of(Over::Avg), of(Over::Uc), of(Over::Lc));
+        let (avg, uc, lc) = (of(CountAggregate::Avg), of(CountAggregate::Uc), of(CountAggregate::Lc));
         assert!((0..avg.len()).all(|i| uc[i] <= avg[i] && avg[i] <= lc[i]));
         assert!(uc != avg && lc != avg);
     }

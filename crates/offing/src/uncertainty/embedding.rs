@@ -58,22 +58,22 @@ impl EmbeddingConfig {
 
 /// An embedding with its weights, a function of its configuration and the input's width alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Recipe", into = "Recipe")]
+#[serde(try_from = "EmbeddingSpec", into = "EmbeddingSpec")]
 pub struct Embedding {
-    recipe: Recipe,
+    spec: EmbeddingSpec,
     /// Input-major weights of each layer.
-    layers: Vec<Layer>,
+    layers: Vec<RandomLayer>,
 }
 
 /// What an embedding is made from; what is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Recipe {
+struct EmbeddingSpec {
     config: EmbeddingConfig,
     inputs: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Layer {
+struct RandomLayer {
     weight: Vec<f64>,
     bias: Vec<f64>,
 }
@@ -100,7 +100,7 @@ pub struct Distortion {
 impl Embedding {
     /// Draws the weights for inputs of `inputs` columns.
     pub fn new(config: &EmbeddingConfig, inputs: usize) -> Result<Self> {
-        let recipe = Recipe { config: config.clone(), inputs };
+        let spec = EmbeddingSpec { config: config.clone(), inputs };
         let (sizes, seed) = match *config {
             EmbeddingConfig::Projection { dim, seed } => (vec![inputs, dim], seed),
             EmbeddingConfig::Network { dim, hidden, seed } => (vec![inputs, hidden, dim], seed),
@@ -120,14 +120,14 @@ impl Embedding {
             let first_of_network = l + 2 < sizes.len();
             let bias =
                 (0..pair[1]).map(|_| if first_of_network { scale * rng.normal() } else { 0.0 }).collect();
-            layers.push(Layer { weight, bias });
+            layers.push(RandomLayer { weight, bias });
         }
-        Ok(Self { recipe, layers })
+        Ok(Self { spec, layers })
     }
 
     /// Width of an embedded point.
     pub fn dim(&self) -> usize {
-        self.layers.last().map_or(self.recipe.inputs, |l| l.bias.len())
+        self.layers.last().map_or(self.spec.inputs, |l| l.bias.len())
     }
 
     /// Embeds points, one a row. A row's result depends on that row alone.
@@ -196,16 +196,16 @@ impl Embedding {
     }
 }
 
-impl TryFrom<Recipe> for Embedding {
+impl TryFrom<EmbeddingSpec> for Embedding {
     type Error = Error;
-    fn try_from(recipe: Recipe) -> Result<Self> {
-        Self::new(&recipe.config, recipe.inputs)
+    fn try_from(spec: EmbeddingSpec) -> Result<Self> {
+        Self::new(&spec.config, spec.inputs)
     }
 }
 
-impl From<Embedding> for Recipe {
+impl From<Embedding> for EmbeddingSpec {
     fn from(embedding: Embedding) -> Self {
-        embedding.recipe
+        embedding.spec
     }
 }
 

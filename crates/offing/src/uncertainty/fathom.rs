@@ -17,7 +17,7 @@ use offing_knn::{NeighborIndex, Neighbors, Threads, Tree, TreeConfig};
 use serde::{Deserialize, Serialize};
 
 use super::linalg::root_floored;
-use super::local_fit::{Fit, Stored};
+use super::local_fit::{LocalFit, StoredFits};
 use super::members::{apply, every_prediction, predict_in_chunks};
 use super::mixture_std::MixtureStdConfig;
 use super::space::{SearchVector, moments};
@@ -45,7 +45,7 @@ const SWEEP: usize = 8192;
 #[serde(default, deny_unknown_fields)]
 pub struct FathomConfig {
     /// What e is combined with.
-    pub variant: Variant,
+    pub variant: FathomVariant,
     /// Instead of fitting at every query, fit once at this many rows of the data (all, when it has fewer) and use the
     /// nearest row's fit: much cheaper, and .01 to .04 of rank correlation worse in the trial. A fit takes
     /// 4·(d·m + d²/2 + d + 2m) bytes for d = |s| + |a| and m = |s|: 2.9 kB for halfcheetah.
@@ -60,7 +60,7 @@ pub struct FathomConfig {
 /// The variants of the trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Variant {
+pub enum FathomVariant {
     /// A: e alone.
     Fit,
     /// B: √(e·u), u being SUMO's score: search alone, no ensemble.
@@ -104,12 +104,12 @@ impl EstimatorConfig for FathomConfig {
 /// The estimator.
 #[derive(Debug)]
 pub struct Fathom {
-    variant: Variant,
+    variant: FathomVariant,
     whitening: Whitening,
     points: Mat,
     delta: Mat,
     index: Tree,
-    stored: Option<Stored>,
+    stored: Option<StoredFits>,
     /// Missing in variant A.
     sumo: Option<Sumo>,
     /// The data's own mixture deviations, in variant C.
@@ -136,8 +136,8 @@ impl Fathom {
         let (whitening, points) = Whitening::fit(data, &delta, pool, seed)?;
         let index = tree(&points, pool)?;
         let mixture = match (config.variant, model) {
-            (Variant::Ensemble, Some(model)) => mixture(model, data)?,
-            (Variant::Ensemble, None) => {
+            (FathomVariant::Ensemble, Some(model)) => mixture(model, data)?,
+            (FathomVariant::Ensemble, None) => {
                 return Err(Error::Invalid(
                     "fathom: variant = \"ensemble\" wanted a trained ensemble, found none; use variant = \"search\""
                         .into(),
@@ -152,7 +152,7 @@ impl Fathom {
             delta,
             index,
             stored: None,
-            sumo: (config.variant != Variant::Fit).then_some(sumo),
+            sumo: (config.variant != FathomVariant::Fit).then_some(sumo),
             mixture,
             pool: pool.clone(),
             seed,
@@ -193,7 +193,7 @@ impl Fathom {
         let mut chunks: Vec<_> = out.chunks_mut(CHUNK).collect();
         let (d, m) = (points.ncols(), change.ncols());
         self.pool.for_each_mut(&mut chunks, |chunk, out| {
-            let mut fit = Fit::new(d, m);
+            let mut fit = LocalFit::new(d, m);
             for (i, out) in out.iter_mut().enumerate() {
                 let row = chunk * CHUNK + i;
                 let all = near.ids.row(row);
@@ -205,22 +205,22 @@ impl Fathom {
         out.into()
     }
 
-    fn store(&self, rows: usize, seed: u64) -> Result<Stored> {
+    fn store(&self, rows: usize, seed: u64) -> Result<StoredFits> {
         let n = self.points.nrows();
         let mut rng = Rng::stream(seed, "fathom.stored", 0);
         let chosen = sample(n, rows, &mut rng);
         let anchors = self.points.select(ndarray::Axis(0), &chosen);
         let near = self.index.search(anchors.view(), NEIGHBORS).map_err(fault)?;
         let (d, m) = (self.points.ncols(), self.delta.ncols());
-        Stored::new(tree(&anchors, &self.pool)?, d, m, &near, (&self.points, &self.delta), &self.pool)
+        StoredFits::new(tree(&anchors, &self.pool)?, d, m, &near, (&self.points, &self.delta), &self.pool)
     }
 
     fn combine(&self, e: f32, u: impl FnOnce() -> f32, mixture: impl FnOnce() -> f32) -> f32 {
         let e = f64::from(e);
         match self.variant {
-            Variant::Fit => e as f32,
-            Variant::Search => (e * f64::from(u())).sqrt() as f32,
-            Variant::Ensemble => (e * f64::from(u()) * f64::from(mixture())).cbrt() as f32,
+            FathomVariant::Fit => e as f32,
+            FathomVariant::Search => (e * f64::from(u())).sqrt() as f32,
+            FathomVariant::Ensemble => (e * f64::from(u()) * f64::from(mixture())).cbrt() as f32,
         }
     }
 
@@ -268,7 +268,9 @@ impl Uncertainty for Fathom {
         let e = self.error_rows(&step.batch)?;
         let u = self.sumo.as_ref().map(|s| s.score_rows(&step.batch)).transpose()?;
         let mixture = match self.variant {
-            Variant::Ensemble => Some(apply(&MixtureStdConfig {}, every_prediction("fathom", step)?, None)),
+            FathomVariant::Ensemble => {
+                Some(apply(&MixtureStdConfig {}, every_prediction("fathom", step)?, None))
+            }
             _ => None,
         };
         let at = |from: &Option<Array1<f32>>, row: usize| from.as_ref().map_or(1.0, |f| f[row]);
@@ -277,7 +279,7 @@ impl Uncertainty for Fathom {
     }
 
     fn needs(&self) -> Members {
-        if self.variant == Variant::Ensemble { Members::All } else { Members::One }
+        if self.variant == FathomVariant::Ensemble { Members::All } else { Members::One }
     }
 
     fn max_loo_score(&self) -> f32 {
@@ -312,7 +314,7 @@ impl Whitening {
         let near = tree(&scaled, pool)?.search(probes.view(), NEIGHBORS).map_err(fault)?;
         // Summed in one order, whatever the threads.
         let mut gram = vec![0.0; d * d];
-        let mut fit = Fit::new(d, m);
+        let mut fit = LocalFit::new(d, m);
         for list in near.ids.rows() {
             fit.compute(&scaled, delta, list.iter().map(|&id| id as usize));
             fit.add_slopes(&mut gram);

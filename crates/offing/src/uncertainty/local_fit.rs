@@ -16,7 +16,7 @@ const CHUNK: usize = 64;
 
 /// Working memory and result of one fit of `m` changes on `d` coordinates.
 #[derive(Debug)]
-pub(super) struct Fit {
+pub(super) struct LocalFit {
     d: usize,
     m: usize,
     /// x̄ and Δ̄.
@@ -32,7 +32,7 @@ pub(super) struct Fit {
     y: Vec<f64>,
 }
 
-impl Fit {
+impl LocalFit {
     pub(super) fn new(d: usize, m: usize) -> Self {
         Self {
             d,
@@ -148,7 +148,7 @@ fn center(rows: &mut [f64], mean: &mut [f64], n: f64) {
 
 /// Fits made once, each at a row of the data; a query uses the nearest one's.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredFits {
     index: Tree,
     d: usize,
     m: usize,
@@ -156,7 +156,7 @@ pub(super) struct Stored {
     each: usize,
 }
 
-impl Stored {
+impl StoredFits {
     /// Fits at every row of `index`, whose neighbours in the data are `near`.
     pub(super) fn new(
         index: Tree,
@@ -170,7 +170,7 @@ impl Stored {
         let mut packed = vec![0.0; each * index.len()];
         let mut chunks: Vec<_> = packed.chunks_mut(each * CHUNK).collect();
         pool.for_each_mut(&mut chunks, |chunk, out| {
-            let mut fit = Fit::new(d, m);
+            let mut fit = LocalFit::new(d, m);
             for (i, out) in out.chunks_exact_mut(each).enumerate() {
                 let ids = near.ids.row(chunk * CHUNK + i);
                 fit.compute(data.0, data.1, ids.iter().map(|&id| id as usize));
@@ -186,7 +186,7 @@ impl Stored {
         let mut out = vec![0.0f32; points.nrows()];
         let mut chunks: Vec<_> = out.chunks_mut(CHUNK).collect();
         pool.for_each_mut(&mut chunks, |chunk, out| {
-            let mut fit = Fit::new(self.d, self.m);
+            let mut fit = LocalFit::new(self.d, self.m);
             for (i, out) in out.iter_mut().enumerate() {
                 let row = chunk * CHUNK + i;
                 fit.unpack(&self.packed[near.ids[[row, 0]] as usize * self.each..][..self.each]);

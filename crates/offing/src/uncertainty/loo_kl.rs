@@ -13,13 +13,13 @@ use super::members::{EnsembleScore, MemberPredictions};
 #[serde(default, deny_unknown_fields)]
 pub struct LooKlConfig {
     /// The choice.
-    pub member: Held,
+    pub member: KlMember,
 }
 
 /// The member held against the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Held {
+pub enum KlMember {
     /// The one that made the step. Rows of the data were made by none: their largest divergence counts.
     #[default]
     Chosen,
@@ -35,9 +35,9 @@ impl EnsembleScore for LooKlConfig {
     fn score(&self, row: &MemberPredictions<'_>, member: Option<usize>) -> f32 {
         let all = (0..row.members()).map(|m| divergence(row, m));
         let score = match (self.member, member) {
-            (Held::Chosen, Some(m)) => divergence(row, m),
-            (Held::Chosen, None) => all.fold(0.0, f64::max),
-            (Held::Mean, _) => all.sum::<f64>() / row.members() as f64,
+            (KlMember::Chosen, Some(m)) => divergence(row, m),
+            (KlMember::Chosen, None) => all.fold(0.0, f64::max),
+            (KlMember::Mean, _) => all.sum::<f64>() / row.members() as f64,
         };
         score as f32
     }

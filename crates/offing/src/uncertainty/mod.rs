@@ -1,4 +1,4 @@
-//! How far an imagined step can be trusted: the paper's search-based score and everything it is measured against.
+//! How far a step of the model can be trusted: the paper's search-based score and everything it is measured against.
 //!
 //! One trait, one file an estimator. An estimator never learns how its score is used.
 //!
@@ -18,6 +18,7 @@
 mod aleatoric;
 mod bellman_std;
 mod coder;
+pub mod conformance;
 mod context;
 mod count;
 mod embedding;
@@ -40,18 +41,18 @@ mod sumo;
 pub use aleatoric::{AleatoricConfig, Norm};
 pub use bellman_std::{BellmanStd, BellmanStdConfig};
 pub use context::{BuildContext, CustomConfig, CustomEstimator};
-pub use count::{Count, CountConfig, Over};
+pub use count::{Count, CountAggregate, CountConfig};
 pub use embedding::{Distortion, Embedding, EmbeddingConfig};
 pub use ensemble_std::EnsembleStdConfig;
-pub use fathom::{Fathom, FathomConfig, Variant};
-pub use loo_kl::{Held, LooKlConfig};
+pub use fathom::{Fathom, FathomConfig, FathomVariant};
+pub use loo_kl::{KlMember, LooKlConfig};
 pub use members::{EnsembleEstimator, EnsembleScore, MemberPredictions};
 pub use mixture_std::MixtureStdConfig;
 pub use pairwise::{PairwiseConfig, Spread};
 pub use pullback::{Pullback, PullbackConfig};
 pub use registry::{UncertaintyConfig, build_all};
-pub use space::{Columns, Distance, SearchVector};
-pub use sumo::{Form, Sumo, SumoConfig, Threshold};
+pub use space::{ColumnScale, Distance, SearchVector};
+pub use sumo::{ScoreForm, Sumo, SumoConfig, Threshold};
 
 use ndarray::Array1;
 pub use offing_knn::Neighbors;
@@ -59,15 +60,56 @@ pub use offing_knn::Neighbors;
 use crate::dynamics::{EnsembleConfig, Members, ModelStep};
 use crate::error::{Error, Result};
 
-/// Scores imagined steps; larger means less to be trusted.
+/// Scores steps of a model; larger means less trustworthy.
 ///
 /// A row's score depends on that row alone: not on its neighbours in the batch, not on the number of threads.
+/// [`conformance::check`] tests that and the other promises. An estimator of your own is registered as a
+/// [`CustomEstimator`]:
+///
+/// ```
+/// use ndarray::Array1;
+/// use offing::dynamics::{Members, ModelStep};
+/// use offing::uncertainty::{BuildContext, CustomConfig, CustomEstimator, Uncertainty, UncertaintyConfig};
+/// use offing::{Batch, Mat};
+///
+/// /// The length of the action: far actions are rare in the data.
+/// #[derive(Debug)]
+/// struct ActionLength {
+///     max: f32,
+/// }
+///
+/// fn lengths(act: &Mat) -> Array1<f32> {
+///     act.rows().into_iter().map(|a| a.dot(&a).sqrt()).collect()
+/// }
+///
+/// impl Uncertainty for ActionLength {
+///     fn score(&self, step: &ModelStep) -> offing::Result<Array1<f32>> {
+///         Ok(lengths(&step.batch.act))
+///     }
+///     fn needs(&self) -> Members {
+///         Members::One
+///     }
+///     fn max_loo_score(&self) -> f32 {
+///         self.max
+///     }
+/// }
+///
+/// let mine = [CustomEstimator::new("action-length", |context| {
+///     let max = lengths(&context.data.act).fold(0.0f32, |a, &b| a.max(b));
+///     Ok(Box::new(ActionLength { max }))
+/// })];
+/// # let data = Batch { act: Mat::ones((9, 4)), rew: vec![0.0; 9].into(), done: vec![false; 9].into(), ..Batch::empty(1, 4) };
+/// let config = UncertaintyConfig::Custom(CustomConfig { name: "action-length".into() });
+/// let built = config.build(&BuildContext { custom: &mine, ..BuildContext::of_data(&data) })?;
+/// assert_eq!(built.max_loo_score(), 2.0);
+/// # Ok::<(), offing::Error>(())
+/// ```
 pub trait Uncertainty: std::fmt::Debug + Send + Sync {
     /// One score a row.
     ///
     /// # Errors
-    /// Rows of other widths than the data had, values that are not finite, or a step without the members'
-    /// predictions that [`needs`](Self::needs) asked for.
+    /// Rows of other widths than the data's, values that are not finite, or a step without the predictions that
+    /// [`needs`](Self::needs) asks for.
     fn score(&self, step: &ModelStep) -> Result<Array1<f32>>;
 
     /// Whether a step must carry every member's prediction.
@@ -94,7 +136,7 @@ pub trait Uncertainty: std::fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// What a user should know about these scores: how far an approximation is from what it stands for.
+    /// What a user should know about these scores, in one line: how far an approximation is from the exact score.
     fn warning(&self) -> Option<String> {
         None
     }
@@ -147,8 +189,8 @@ fn finite(name: &str, scores: Array1<f32>) -> Result<Array1<f32>> {
     match scores.iter().position(|u| !u.is_finite()) {
         None => Ok(scores),
         Some(row) => Err(Error::Invalid(format!(
-            "{name}: the score of row {row} is {}: the imagined state has left the range of numbers; end \
-             rollouts at exploding states",
+            "{name}: the score of row {row} is {}: the model's state has left the range of numbers; end rollouts at \
+             exploding states",
             scores[row]
         ))),
     }

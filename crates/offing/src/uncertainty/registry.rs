@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::aleatoric::AleatoricConfig;
 use super::bellman_std::BellmanStdConfig;
-use super::context::{BuildContext, CustomConfig};
+use super::context::{BuildContext, CustomConfig, CustomEstimator};
 use super::count::CountConfig;
 use super::ensemble_std::EnsembleStdConfig;
 use super::fathom::FathomConfig;
@@ -119,6 +119,17 @@ impl UncertaintyConfig {
     /// See [`needs_critics`](Self::needs_critics).
     pub fn validate_without_critics(&self) -> Result<()> {
         if self.needs_critics() { Err(no_critics(self.id())) } else { Ok(()) }
+    }
+
+    /// Refuses an estimator from outside that nobody registered, before a model is fitted.
+    ///
+    /// # Errors
+    /// See [`CustomConfig::find`].
+    pub fn validate_registered(&self, custom: &[CustomEstimator<'_>]) -> Result<()> {
+        match self {
+            Self::Custom(config) => config.find(custom).map(drop),
+            _ => Ok(()),
+        }
     }
 
     /// Builds the estimator.

@@ -43,7 +43,7 @@ pub enum Distance {
 /// The scale of the columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Columns {
+pub enum ColumnScale {
     /// As logged: the paper mentions no scaling.
     #[default]
     Raw,
@@ -130,7 +130,7 @@ impl Space {
     /// The space of the data and its points.
     pub(super) fn fit(
         vector: SearchVector,
-        columns: Columns,
+        columns: ColumnScale,
         embedding: Option<&EmbeddingConfig>,
         data: &Batch,
     ) -> Result<(Self, Mat)> {
@@ -138,8 +138,8 @@ impl Space {
         let mut points = vector.rows(data);
         check(&points, |c| vector.column_name(c, obs_dim, act_dim), "the data")?;
         let (scale, constant) = match columns {
-            Columns::Raw => (None, Vec::new()),
-            Columns::Standardised => {
+            ColumnScale::Raw => (None, Vec::new()),
+            ColumnScale::Standardised => {
                 let (mean, inverse, constant) = moments(&points);
                 standardise(&mut points, &mean, &inverse);
                 (Some((mean, inverse)), constant)

@@ -23,7 +23,7 @@ const VERSION: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Card {
+struct IndexInfo {
     version: u32,
     config: SumoConfig,
     space: Space,
@@ -47,7 +47,7 @@ impl Sumo {
         self.max_loo_score();
         let max_distance = *self.max_distance.get().expect("the baseline was just found");
         self.index.save(file).map_err(fault)?;
-        let card = Card {
+        let card = IndexInfo {
             version: VERSION,
             config: self.config.clone(),
             space: self.space.clone(),
@@ -69,7 +69,7 @@ impl Sumo {
     pub fn load(file: &Path, threads: usize) -> Result<(Self, Vec<Range<usize>>)> {
         let path = card_path(file);
         let text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, "read", e))?;
-        let card: Card = serde_json::from_str(&text).map_err(|e| {
+        let card: IndexInfo = serde_json::from_str(&text).map_err(|e| {
             Error::file(&path, format!("wanted the card of a saved index, found {e}; save it again"))
         })?;
         if card.version != VERSION {
@@ -149,7 +149,7 @@ fn content_hash(config: &SumoConfig, data: &Batch) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::super::EmbeddingConfig;
-    use super::super::space::Columns;
+    use super::super::space::ColumnScale;
     use super::*;
     use crate::batch::Mat;
     use crate::rng::Rng;
@@ -165,8 +165,8 @@ mod tests {
         let embedding = Some(EmbeddingConfig::Network { dim: 5, hidden: 16, seed: 2 });
         [
             SumoConfig::default(),
-            SumoConfig { k: 4, columns: Columns::Standardised, ..Default::default() },
-            SumoConfig { columns: Columns::Standardised, embedding, ..Default::default() },
+            SumoConfig { k: 4, columns: ColumnScale::Standardised, ..Default::default() },
+            SumoConfig { columns: ColumnScale::Standardised, embedding, ..Default::default() },
         ]
     }
 

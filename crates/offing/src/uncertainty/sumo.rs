@@ -11,7 +11,7 @@ use offing_knn::{NeighborIndex, Neighbors, Threads, Tree, TreeConfig};
 use serde::{Deserialize, Serialize};
 
 use super::embedding::EmbeddingConfig;
-use super::space::{Columns, Distance, SearchVector, Space};
+use super::space::{ColumnScale, Distance, SearchVector, Space};
 use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::Batch;
 use crate::dynamics::{EnsembleConfig, Members, ModelStep};
@@ -28,9 +28,9 @@ pub struct SumoConfig {
     /// By which distance.
     pub metric: Distance,
     /// On which scale.
-    pub columns: Columns,
+    pub columns: ColumnScale,
     /// How a distance becomes a score.
-    pub form: Form,
+    pub form: ScoreForm,
     /// Search in an embedding instead of the space itself.
     pub embedding: Option<EmbeddingConfig>,
 }
@@ -41,8 +41,8 @@ impl Default for SumoConfig {
             k: 1,
             vector: SearchVector::default(),
             metric: Distance::default(),
-            columns: Columns::default(),
-            form: Form::default(),
+            columns: ColumnScale::default(),
+            form: ScoreForm::default(),
             embedding: None,
         }
     }
@@ -51,7 +51,7 @@ impl Default for SumoConfig {
 /// How a distance d becomes a score. Each grows with d, so all rank rows alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Form {
+pub enum ScoreForm {
     /// Eq. 4: log(1 + d), never negative.
     #[default]
     Log1p,
@@ -161,11 +161,11 @@ impl Sumo {
         let d = f64::from(distance.max(f32::MIN_POSITIVE));
         match self.config.form {
             // Eq. 4.
-            Form::Log1p => f64::from(distance).ln_1p() as f32,
+            ScoreForm::Log1p => f64::from(distance).ln_1p() as f32,
             // Eq. 3.
-            Form::Log => d.ln() as f32,
+            ScoreForm::Log => d.ln() as f32,
             // Eq. 2.
-            Form::CrossEntropy => (self.space.dim() as f64 * d.ln() + self.nats()) as f32,
+            ScoreForm::CrossEntropy => (self.space.dim() as f64 * d.ln() + self.nats()) as f32,
         }
     }
 
@@ -173,9 +173,9 @@ impl Sumo {
     fn distance(&self, score: f32) -> f32 {
         let score = f64::from(score);
         let distance = match self.config.form {
-            Form::Log1p => score.exp_m1(),
-            Form::Log => score.exp(),
-            Form::CrossEntropy => ((score - self.nats()) / self.space.dim() as f64).exp(),
+            ScoreForm::Log1p => score.exp_m1(),
+            ScoreForm::Log => score.exp(),
+            ScoreForm::CrossEntropy => ((score - self.nats()) / self.space.dim() as f64).exp(),
         };
         distance.max(0.0) as f32
     }
@@ -258,7 +258,7 @@ impl SumoConfig {
                 self.k
             )));
         }
-        if self.form == Form::CrossEntropy && self.metric != Distance::Euclidean {
+        if self.form == ScoreForm::CrossEntropy && self.metric != Distance::Euclidean {
             return Err(Error::Invalid(
                 "sumo: form = \"cross-entropy\" is defined for metric = \"euclidean\" only; use \"log1p\" or \"log\""
                     .into(),

@@ -1,6 +1,6 @@
 //! What every estimator must be, and the numbers of NumPy and FAISS. The other side: scripts/golden/uncertainty.py.
 
-use ndarray::{Array1, Array3, Axis};
+use ndarray::{Array1, Array3};
 
 use super::members::apply;
 use super::*;
@@ -68,7 +68,7 @@ fn configs() -> Vec<UncertaintyConfig> {
     let sumo = SumoConfig {
         k: 5,
         vector: SearchVector::ObsActRewNext,
-        columns: Columns::Standardised,
+        columns: ColumnScale::Standardised,
         metric: Distance::Manhattan,
         ..Default::default()
     };
@@ -78,15 +78,19 @@ fn configs() -> Vec<UncertaintyConfig> {
         UncertaintyConfig::Sumo(SumoConfig { embedding: embedded, ..Default::default() }),
         UncertaintyConfig::Aleatoric(AleatoricConfig { norm: Norm::L2Std }),
         UncertaintyConfig::Pairwise(PairwiseConfig { spread: Spread::ToMean }),
-        UncertaintyConfig::LooKl(LooKlConfig { member: Held::Mean }),
-        UncertaintyConfig::Fathom(FathomConfig { variant: Variant::Fit, stored: None, ..Default::default() }),
+        UncertaintyConfig::LooKl(LooKlConfig { member: KlMember::Mean }),
         UncertaintyConfig::Fathom(FathomConfig {
-            variant: Variant::Ensemble,
+            variant: FathomVariant::Fit,
             stored: None,
             ..Default::default()
         }),
         UncertaintyConfig::Fathom(FathomConfig {
-            variant: Variant::Search,
+            variant: FathomVariant::Ensemble,
+            stored: None,
+            ..Default::default()
+        }),
+        UncertaintyConfig::Fathom(FathomConfig {
+            variant: FathomVariant::Search,
             stored: Some(200),
             ..Default::default()
         }),
@@ -110,40 +114,86 @@ fn every_estimator_conforms() {
     let again = build_all(&configs, &source(&data, &model, 3)).unwrap();
     for ((config, it), again) in configs.iter().zip(&all).zip(&again) {
         let name = format!("{config:?}");
-        let scores = it.score(&step).unwrap();
-        assert_eq!(scores.len(), 150, "{name}");
-        assert!(scores.iter().all(|u| u.is_finite() && *u >= 0.0), "{name}: {scores}");
-        assert!(scores.iter().any(|u| *u != scores[0]), "{name}: rows differ, scores must");
-        assert_eq!(scores, it.score(&step).unwrap(), "{name}: asked twice");
-        assert_eq!(scores, again.score(&step).unwrap(), "{name}: built twice, on other threads");
-        let backwards: Vec<usize> = (0..150).rev().collect();
-        assert_eq!(it.score(&step.select(&backwards)).unwrap(), scores.select(Axis(0), &backwards), "{name}");
-        for row in [0, 77, 149] {
-            assert_eq!(it.score(&step.select(&[row])).unwrap()[0], scores[row], "{name}: row {row} alone");
-        }
-        let mut moved = step.clone();
-        moved.batch.obs.row_mut(5).fill(9.0);
-        if let Some(f) = moved.prediction.as_mut() {
-            f.mean.index_axis_mut(Axis(1), 5).fill(9.0);
-        }
-        let moved = it.score(&moved).unwrap();
-        assert!((0..150).all(|i| i == 5 || moved[i] == scores[i]), "{name}: one row must not affect another");
-        let baseline = it.max_loo_score();
-        assert!(baseline.is_finite() && baseline > 0.0, "{name}: {baseline}");
-        assert_eq!(baseline, again.max_loo_score(), "{name}");
-        for threshold in [scores[3], 0.5 * baseline] {
-            let want: Vec<bool> = scores.iter().map(|&u| u > threshold).collect();
-            assert_eq!(it.exceeds(&step, threshold).unwrap(), want, "{name}");
-        }
-        let lone = ModelStep { prediction: None, ..step.clone() };
-        match it.needs() {
-            Members::One => assert_eq!(it.score(&lone).unwrap(), scores, "{name}: one member is enough"),
-            Members::All => {
-                let message = it.score(&lone).unwrap_err().to_string();
-                assert!(message.contains("every member's prediction"), "{name}: {message}");
-            }
+        conformance::check(&**it, &step).unwrap_or_else(|broken| panic!("{name}: {broken}"));
+        conformance::check_same(&**it, &**again, &step).unwrap_or_else(|broken| panic!("{name}: {broken}"));
+        assert!(it.score(&step).unwrap().iter().all(|u| *u >= 0.0), "{name}");
+        assert!(it.max_loo_score() > 0.0, "{name}: {}", it.max_loo_score());
+        if it.needs() == Members::All {
+            let alone = ModelStep { prediction: None, ..step.clone() };
+            let message = it.score(&alone).unwrap_err().to_string();
+            assert!(message.contains("every member's prediction"), "{name}: {message}");
         }
     }
+}
+
+/// Breaks one promise of the trait at a time.
+#[derive(Debug)]
+struct Broken(&'static str);
+
+impl Uncertainty for Broken {
+    fn score(&self, step: &ModelStep) -> Result<Array1<f32>> {
+        let column = step.batch.obs.column(0).to_owned();
+        Ok(match self.0 {
+            "order" => column.iter().enumerate().map(|(i, x)| x + i as f32).collect(),
+            "alone" => &column - column.fold(f32::MIN, |a, b| a.max(*b)),
+            "finite" => column.mapv(|x| if x > 0.0 { f32::NAN } else { x }),
+            "count" => column.slice(ndarray::s![1..]).to_owned(),
+            "members" if step.prediction.is_some() => column + 1.0,
+            _ => column,
+        })
+    }
+
+    fn needs(&self) -> Members {
+        if self.0 == "refuse" { Members::All } else { Members::One }
+    }
+
+    fn max_loo_score(&self) -> f32 {
+        if self.0 == "max" { f32::NAN } else { 1.0 }
+    }
+
+    fn exceeds(&self, step: &ModelStep, threshold: f32) -> Result<Vec<bool>> {
+        let at_least = |u: &f32| if self.0 == "exceeds" { *u >= threshold } else { *u > threshold };
+        Ok(self.score(step)?.iter().map(at_least).collect())
+    }
+}
+
+#[test]
+fn conformance_finds_each_broken_promise() {
+    let data = world(600, 0);
+    let queries = world(20, 1);
+    let step = model(&data).step(&queries.obs, &queries.act, Members::All, &mut Rng::stream(0, "step", 0));
+    conformance::check(&Broken("nothing"), &step).unwrap();
+    for (what, word) in [
+        ("order", "order of rows"),
+        ("alone", "alone"),
+        ("finite", "finite scores"),
+        ("count", "wanted 20 scores"),
+        ("members", "reads every member"),
+        ("refuse", "without their predictions"),
+        ("max", "max_loo_score"),
+        ("exceeds", "exceeds("),
+    ] {
+        let broken = conformance::check(&Broken(what), &step).unwrap_err();
+        assert!(broken.contains(word), "{what}: {broken}");
+    }
+}
+
+#[test]
+fn an_estimator_from_outside_is_built_by_its_name_or_refused() {
+    let data = world(100, 0);
+    let config: UncertaintyConfig = serde_json::from_str(r#"{"kind":"custom","name":"mine"}"#).unwrap();
+    assert_eq!(serde_json::to_string(&config).unwrap(), r#"{"kind":"custom","name":"mine"}"#);
+    config.validate(100, &EnsembleConfig::default()).unwrap();
+    let mine = [CustomEstimator::new("mine", |context| {
+        assert_eq!(context.data.len(), 100);
+        Ok(Box::new(Broken("nothing")))
+    })];
+    let context = BuildContext { custom: &mine, ..BuildContext::of_data(&data) };
+    assert_eq!(config.build(&context).unwrap().max_loo_score(), 1.0);
+    config.validate_registered(&mine).unwrap();
+    let resumed = config.build(&BuildContext::of_data(&data)).unwrap_err().to_string();
+    assert!(resumed.contains("`mine`") && resumed.contains("registers it"), "{resumed}");
+    assert_eq!(config.validate_registered(&[]).unwrap_err().to_string(), resumed);
 }
 
 #[test]
@@ -226,7 +276,6 @@ fn what_the_source_lacks_is_named() {
 
 #[test]
 fn settings_that_cannot_work_are_named_before_there_is_a_model() {
-    use crate::dynamics::EnsembleConfig;
     let usual = EnsembleConfig::default();
     for config in UncertaintyConfig::all() {
         config.validate(1000, &usual).unwrap();
@@ -270,8 +319,8 @@ fn ensemble_scores_equal_numpy() {
         ("pairwise.to-mean", Box::new(PairwiseConfig { spread: Spread::ToMean })),
         ("ensemble-std", Box::new(EnsembleStdConfig {})),
         ("mixture-std", Box::new(MixtureStdConfig {})),
-        ("loo-kl.chosen", Box::new(LooKlConfig { member: Held::Chosen })),
-        ("loo-kl.mean", Box::new(LooKlConfig { member: Held::Mean })),
+        ("loo-kl.chosen", Box::new(LooKlConfig { member: KlMember::Chosen })),
+        ("loo-kl.mean", Box::new(LooKlConfig { member: KlMember::Mean })),
     ];
     for (name, rule) in rules {
         let got = apply(&*rule, &prediction, Some(&member));

@@ -75,7 +75,7 @@ pub(crate) fn settings(profile: Option<&str>, set: &[String]) -> Result<(StudyCo
     }
     set.iter().try_for_each(|set| layers.set(set))?;
     let config: StudyConfig = layers.read()?;
-    config.check()?;
+    config.validate()?;
     Ok((config, rows))
 }
 

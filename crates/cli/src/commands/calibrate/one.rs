@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use offing::calibration::{Study, StudyConfig, World, prepare, study};
+use offing::calibration::{Study, StudyConfig, TruthSource, prepare, study};
 use offing::data::Dataset;
 use offing::dynamics::Oracle;
 use offing::env::EnvPool;
@@ -85,7 +85,7 @@ pub(crate) fn run_one(context: &Context, plan: &Plan) -> Result<Option<Studied>>
     if kept.missing().is_empty() {
         return Ok(Some(studied(kept)));
     }
-    plan.config.check_for(&data, &kept.missing())?;
+    plan.config.validate_for(&data, &kept.missing(), &[])?;
     // Another table's cell, perhaps: tables share studies, and what it finds need not be found again.
     let Some(mut run) = open_when_free(context, &dir, &text)? else { return Ok(None) };
     kept = Kept::find(&dir, &plan.estimators)?;
@@ -98,7 +98,7 @@ pub(crate) fn run_one(context: &Context, plan: &Plan) -> Result<Option<Studied>>
         Ok(Some(found)) => found,
         Ok(None) => return Ok(None),
         Err(error) => {
-            run.forget_if_untouched();
+            run.remove_if_empty();
             return Err(error);
         }
     };
@@ -126,9 +126,11 @@ fn study_in(
         let found = match (simulators, &held) {
             (Some(make), _) => {
                 let oracle = Oracle::new(EnvPool::new(make))?;
-                study(&plan.config, missing, &subject, World::Simulated(&oracle), session)?
+                study(&plan.config, missing, &subject, TruthSource::Simulator(&oracle), session)?
             }
-            (None, Some(held)) => study(&plan.config, missing, &subject, World::HeldOut(held), session)?,
+            (None, Some(held)) => {
+                study(&plan.config, missing, &subject, TruthSource::HeldOut(held), session)?
+            }
             (None, None) => {
                 anyhow::bail!("{}: has neither a simulator nor episodes to hold back", plan.dataset)
             }

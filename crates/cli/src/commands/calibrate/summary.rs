@@ -1,7 +1,7 @@
 //! Studies of several seeds as one table.
 
 use anyhow::Result;
-use offing::calibration::{Finding, Part, Study, Variant};
+use offing::calibration::{EstimatorResult, NextObsKind, RowSubset, Study};
 use offing::stats::{self, Interval};
 
 use crate::csv::field;
@@ -65,11 +65,11 @@ impl Summary {
     pub(crate) fn mean(
         &self,
         name: &str,
-        variant: Variant,
-        part: Part,
-        pick: impl Fn(&Finding) -> f64,
+        variant: NextObsKind,
+        part: RowSubset,
+        pick: impl Fn(&EstimatorResult) -> f64,
     ) -> Mean {
-        let is = |f: &&Finding| f.estimator == name && f.variant == variant && f.part == part;
+        let is = |f: &&EstimatorResult| f.estimator == name && f.variant == variant && f.part == part;
         let values: Vec<f64> =
             self.studies.iter().filter_map(|(_, s)| s.findings.iter().find(is).map(&pick)).collect();
         Mean::of(&values)
@@ -78,9 +78,11 @@ impl Summary {
     /// The headline: all rows, ŝ' as sampled, not clipped.
     pub(crate) fn headline(&self) -> Vec<Vec<String>> {
         let row = |name: &String| {
-            let of = |pick: fn(&Finding) -> f64| self.mean(name, Variant::Sampled, Part::All, pick);
+            let of = |pick: fn(&EstimatorResult) -> f64| {
+                self.mean(name, NextObsKind::Sampled, RowSubset::All, pick)
+            };
             let mut cells = vec![name.clone()];
-            let picks: [fn(&Finding) -> f64; 5] =
+            let picks: [fn(&EstimatorResult) -> f64; 5] =
                 [|f| f.rho.value, |f| f.r.value, |f| f.rho_within_step, |f| f.auroc, |f| f.auprc];
             cells.extend(picks.map(|pick| of(pick).text()));
             let timing = self.studies.iter().flat_map(|(_, s)| &s.timings).find(|t| &t.estimator == name);
@@ -104,8 +106,8 @@ impl Summary {
         let row = |name: &String| {
             let mut cells = vec![name.clone()];
             for (_, study) in &self.studies {
-                let headline = |f: &&Finding| {
-                    f.estimator == *name && f.variant == Variant::Sampled && f.part == Part::All
+                let headline = |f: &&EstimatorResult| {
+                    f.estimator == *name && f.variant == NextObsKind::Sampled && f.part == RowSubset::All
                 };
                 let found = study.findings.iter().find(headline);
                 cells.extend([
@@ -157,8 +159,8 @@ impl Summary {
     /// ρ on each choice of rows.
     pub(crate) fn by_part(&self) -> Vec<Vec<String>> {
         let row = |name: &String| {
-            let parts = [Part::All, Part::BeforeEnd, Part::Bounded, Part::Unclipped];
-            let of = |part: Part| self.mean(name, Variant::Sampled, part, |f| f.rho.value).text();
+            let parts = [RowSubset::All, RowSubset::BeforeEnd, RowSubset::Bounded, RowSubset::Unclipped];
+            let of = |part: RowSubset| self.mean(name, NextObsKind::Sampled, part, |f| f.rho.value).text();
             [vec![name.clone()], parts.map(of).to_vec()].concat()
         };
         self.names().iter().map(row).collect()
@@ -167,8 +169,13 @@ impl Summary {
     /// ρ for each ŝ'.
     pub(crate) fn by_variant(&self) -> Vec<Vec<String>> {
         let row = |name: &String| {
-            let variants = [Variant::Sampled, Variant::SampledClipped, Variant::Mean, Variant::MeanClipped];
-            let of = |variant: Variant| self.mean(name, variant, Part::All, |f| f.rho.value).text();
+            let variants = [
+                NextObsKind::Sampled,
+                NextObsKind::SampledClipped,
+                NextObsKind::Mean,
+                NextObsKind::MeanClipped,
+            ];
+            let of = |variant: NextObsKind| self.mean(name, variant, RowSubset::All, |f| f.rho.value).text();
             [vec![name.clone()], variants.map(of).to_vec()].concat()
         };
         self.names().iter().map(row).collect()

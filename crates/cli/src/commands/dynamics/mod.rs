@@ -12,8 +12,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use offing::Rng;
 use offing::data::Dataset;
 use offing::dynamics::{
-    Cached, EnsembleConfig, Fit, FitEvent, Linear, OpenLoop, OpenLoopConfig, Oracle, Progress,
-    TerminationConfig, cached, compare, open_loop,
+    CachedModel, EnsembleConfig, FitEvent, FitProgress, FitRequest, Linear, OpenLoop, OpenLoopConfig, Oracle,
+    TerminationConfig, compare, fit_cached, open_loop,
 };
 use offing::env::EnvPool;
 use offing::nn::ThreadPool;
@@ -95,7 +95,7 @@ fn fit_and_tell(context: &Context, args: &Args) -> Result<ExitCode> {
     }
     args.sets.iter().try_for_each(|set| layers.set(set))?;
     let config: Config = layers.read()?;
-    config.model.check()?;
+    config.model.validate()?;
     let path = data_of(context, &args.dataset, args.rows)?;
     let (data, origin) = load(context, &path, args.reading.options()?)?;
     let drawn = args.rows.filter(|&n| n < data.rows.len()).map(|n| {
@@ -113,7 +113,7 @@ fn fit_and_tell(context: &Context, args: &Args) -> Result<ExitCode> {
     context.say(&format!("{} ({origin}): {} rows", data.name, term::count(rows.len())));
 
     let pool = ThreadPool::new(rayon::current_num_threads());
-    let fit = Fit { rows, config: &config.model, termination: &config.termination, seed: args.seed };
+    let fit = FitRequest { rows, config: &config.model, termination: &config.termination, seed: args.seed };
     let fitted = fit_shown(context, fit, &pool)?;
     let (comparison, line) = compare(&fitted.model, rows, &config.model, args.seed);
     table::print(&fitted, &comparison);
@@ -156,7 +156,7 @@ fn against_simulator(
     context: &Context,
     args: &Args,
     data: &Dataset,
-    fitted: &Cached,
+    fitted: &CachedModel,
     line: &Linear,
 ) -> Result<Option<OpenLoop>> {
     let Some(task) = task_of(&data.name) else {
@@ -189,12 +189,12 @@ pub(crate) fn task_of(name: &str) -> Option<&'static str> {
 }
 
 /// Fits an ensemble (or finds it fitted) with a progress bar and a line for each epoch.
-pub(crate) fn fit_shown(context: &Context, fit: Fit<'_>, pool: &ThreadPool) -> Result<Cached> {
+pub(crate) fn fit_shown(context: &Context, fit: FitRequest<'_>, pool: &ThreadPool) -> Result<CachedModel> {
     let target = if context.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let style = ProgressStyle::with_template("  {msg} {bar:30} {human_pos}/{human_len} updates · {per_sec}")
         .expect("the template is a constant that parses");
     let bar = ProgressBar::with_draw_target(Some(1), target).with_style(style);
-    let fitted = cached(context.home(), fit, pool, &mut |event| {
+    let fitted = fit_cached(context.home(), fit, pool, &mut |event| {
         match event {
             FitEvent::Note(line) => bar.suspend(|| context.say(&line)),
             FitEvent::Step(now) => {
@@ -220,7 +220,7 @@ pub(crate) fn fit_shown(context: &Context, fit: Fit<'_>, pool: &ThreadPool) -> R
     Ok(fitted)
 }
 
-fn epoch_line(now: &Progress) -> String {
+fn epoch_line(now: &FitProgress) -> String {
     let errors: Vec<String> = now.holdout.iter().map(|e| term::number(*e)).collect();
     format!("epoch {}: loss {}, hold-out MSE {}", now.epoch, term::number(now.loss), errors.join(" "))
 }

@@ -1,6 +1,6 @@
 //! The model's figures as one HTML page.
 
-use offing::dynamics::{Cached, Comparison, Curve, OpenLoop};
+use offing::dynamics::{CachedModel, Curve, HoldoutComparison, OpenLoop};
 
 use super::table::{HEADER, holdout_rows, open_loop_header, open_loop_rows};
 use crate::page::Page;
@@ -14,7 +14,12 @@ pub(crate) struct About<'a> {
     pub(crate) config: String,
 }
 
-pub(crate) fn page(about: &About<'_>, fitted: &Cached, found: &Comparison, open: Option<&OpenLoop>) -> Page {
+pub(crate) fn page(
+    about: &About<'_>,
+    fitted: &CachedModel,
+    found: &HoldoutComparison,
+    open: Option<&OpenLoop>,
+) -> Page {
     let mut page = Page::new(&format!("Dynamics model of {}", about.dataset));
     page.code(&about.command);
     page.text(&format!(
@@ -68,7 +73,7 @@ pub(crate) fn left_out(open: &OpenLoop) -> String {
     }
 }
 
-fn by_column(found: &Comparison) -> Plot {
+fn by_column(found: &HoldoutComparison) -> Plot {
     let points = |errors: &[f64]| errors.iter().enumerate().map(|(i, e)| (i as f64, *e)).collect();
     Plot {
         title: "Hold-out error by target".into(),

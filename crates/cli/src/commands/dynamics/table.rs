@@ -1,11 +1,11 @@
 //! The figures of a model as tables.
 
-use offing::dynamics::{Cached, Comparison, Curve, OpenLoop};
+use offing::dynamics::{CachedModel, Curve, HoldoutComparison, OpenLoop};
 
 use crate::term::{count, number, table};
 
 /// Prints hold-out errors member by member, beside the linear model's.
-pub(crate) fn print(fitted: &Cached, found: &Comparison) {
+pub(crate) fn print(fitted: &CachedModel, found: &HoldoutComparison) {
     out!(
         "hold-out error on standardised targets (a model that answers the mean has 1): {} rows held out, {} trained on, \
          {} epochs",
@@ -21,7 +21,7 @@ pub(crate) fn print(fitted: &Cached, found: &Comparison) {
 
 pub(crate) const HEADER: [&str; 4] = ["", "elite", "MSE", "linear / it"];
 
-pub(crate) fn holdout_rows(fitted: &Cached, found: &Comparison) -> Vec<Vec<String>> {
+pub(crate) fn holdout_rows(fitted: &CachedModel, found: &HoldoutComparison) -> Vec<Vec<String>> {
     let row = |name: String, elite: &str, error: f64| {
         vec![name, elite.to_string(), number(error), format!("{:.1}", found.linear / error)]
     };

@@ -35,8 +35,8 @@ fn it_knows_where_the_model_is_wrong_better_than_distance_does() {
     }
     let rank =
         |u: Array1<f32>| crate::stats::spearman(&u.iter().map(|&u| f64::from(u)).collect::<Vec<_>>(), &error);
-    let fit = fathom(&FathomConfig { variant: Variant::Fit, ..Default::default() }, &data, 2);
-    let stored = FathomConfig { variant: Variant::Fit, stored: Some(5000), ..Default::default() };
+    let fit = fathom(&FathomConfig { variant: FathomVariant::Fit, ..Default::default() }, &data, 2);
+    let stored = FathomConfig { variant: FathomVariant::Fit, stored: Some(5000), ..Default::default() };
     let (exact, stored) = (
         rank(fit.error_rows(&queries).unwrap()),
         rank(fathom(&stored, &data, 2).error_rows(&queries).unwrap()),
@@ -50,7 +50,7 @@ fn the_fit_is_the_formula() {
     // One coordinate, one change: everything by hand.
     let points = ndarray::array![[0.0f32], [1.0], [2.0], [5.0]];
     let delta = ndarray::array![[1.0f32], [2.0], [4.0], [7.0]];
-    let mut fit = Fit::new(1, 1);
+    let mut fit = LocalFit::new(1, 1);
     fit.compute(&points, &delta, [0, 1, 2, 3].into_iter());
     let (xm, ym) = (2.0, 3.5);
     let x: Vec<f64> = [0.0, 1.0, 2.0, 5.0].iter().map(|v| v - xm).collect();
@@ -75,7 +75,7 @@ fn the_baseline_is_the_largest_leave_one_out_score() {
     for row in 0..300 {
         let near = it.index.search(it.points.select(ndarray::Axis(0), &[row]).view(), 51).unwrap();
         let ids: Vec<usize> = near.ids.iter().map(|&i| i as usize).filter(|&i| i != row).collect();
-        let mut fit = Fit::new(5, 3);
+        let mut fit = LocalFit::new(5, 3);
         fit.compute(&it.points, &it.delta, ids.into_iter());
         let e = fit.error(it.points.row(row), it.delta.row(row));
         let rest: Vec<usize> = (0..300).filter(|&r| r != row).collect();
@@ -100,7 +100,7 @@ fn threads_change_nothing_and_bad_input_is_named() {
         Fathom::new(&config, data, None, &ThreadPool::new(1), 0).unwrap_err().to_string()
     };
     assert!(fail(FathomConfig::default(), &world(51, 0)).contains("at least 52 rows"));
-    let with_model = FathomConfig { variant: Variant::Ensemble, ..Default::default() };
+    let with_model = FathomConfig { variant: FathomVariant::Ensemble, ..Default::default() };
     assert!(fail(with_model, &data).contains("trained ensemble"));
     let mut still = data.clone();
     still.next_obs = still.obs.clone();
@@ -121,7 +121,7 @@ fn a_baseline_over_some_rows_is_never_above_the_one_over_all() {
     // Row 11 lies apart from all others and moves unlike them: the largest score is its.
     data.obs.row_mut(11).fill(9.0);
     data.next_obs.row_mut(11).fill(30.0);
-    for variant in [Variant::Search, Variant::Fit] {
+    for variant in [FathomVariant::Search, FathomVariant::Fit] {
         let of = |rows| {
             let config = FathomConfig { variant, baseline_rows: rows, ..Default::default() };
             fathom(&config, &data, 2).max_loo_score()
@@ -129,7 +129,7 @@ fn a_baseline_over_some_rows_is_never_above_the_one_over_all() {
         let all = of(None);
         assert_eq!((of(Some(400)), of(Some(1_000_000))), (all, all), "as many as there are, or more");
         assert!(of(Some(20)) > 0.0 && of(Some(20)) <= all);
-        if variant == Variant::Search {
+        if variant == FathomVariant::Search {
             assert_eq!(of(Some(5)), all, "the loneliest rows hold the largest score here");
         }
     }

@@ -67,7 +67,7 @@ fn every_vector_metric_and_k_equals_a_linear_scan() {
 #[test]
 fn it_is_exactly_zero_on_the_data_and_only_there() {
     let data = rows(500, 2);
-    for columns in [Columns::Raw, Columns::Standardised] {
+    for columns in [ColumnScale::Raw, ColumnScale::Standardised] {
         let embedding = Some(EmbeddingConfig::Network { dim: 6, hidden: 32, seed: 0 });
         for embedding in [None, embedding] {
             let it = sumo(SumoConfig { columns, embedding, ..Default::default() }, &data);
@@ -108,7 +108,7 @@ fn forms_are_the_equations() {
     let (data, queries) = (rows(300, 5), rows(20, 6));
     let of =
         |form| sumo(SumoConfig { form, k: 2, ..Default::default() }, &data).score_rows(&queries).unwrap();
-    let (log1p, log, nats) = (of(Form::Log1p), of(Form::Log), of(Form::CrossEntropy));
+    let (log1p, log, nats) = (of(ScoreForm::Log1p), of(ScoreForm::Log), of(ScoreForm::CrossEntropy));
     for i in 0..20 {
         let d = f64::from(log[i]).exp();
         assert!((d.ln_1p() - f64::from(log1p[i])).abs() < 1e-6);
@@ -117,7 +117,7 @@ fn forms_are_the_equations() {
         assert!((f64::from(nats[i]) + density.ln()).abs() < 1e-4, "{} {}", nats[i], -density.ln());
     }
     let on_data =
-        sumo(SumoConfig { form: Form::Log, ..Default::default() }, &data).score_rows(&data).unwrap();
+        sumo(SumoConfig { form: ScoreForm::Log, ..Default::default() }, &data).score_rows(&data).unwrap();
     assert!(on_data.iter().all(|&u| u == f32::MIN_POSITIVE.ln()));
     assert!((ln_gamma_half(13) - 287.885_277_815_044_4f64.ln()).abs() < 1e-12, "Γ(6.5)");
 }
@@ -132,7 +132,7 @@ fn nats_are_right_for_a_known_density() {
     batch.act = Mat::from_shape_fn((n, 1), |_| rng.uniform() as f32);
     batch.next_obs = Mat::from_shape_fn((n, 1), |_| rng.uniform() as f32);
     let k = 20;
-    let it = sumo(SumoConfig { k, form: Form::CrossEntropy, ..Default::default() }, &batch);
+    let it = sumo(SumoConfig { k, form: ScoreForm::CrossEntropy, ..Default::default() }, &batch);
     let inner: Vec<usize> = (0..n)
         .filter(|&i| {
             [&batch.obs, &batch.act, &batch.next_obs].iter().all(|m| (0.15..0.85).contains(&m[[i, 0]]))
@@ -159,7 +159,7 @@ fn bad_input_is_named() {
     let fail = |config: SumoConfig, data: &Batch| Sumo::new(&config, data, 1).unwrap_err().to_string();
     assert!(fail(SumoConfig { k: 30, ..Default::default() }, &data).contains("from 1 to 29"));
     assert!(fail(SumoConfig { k: 0, ..Default::default() }, &data).contains("found 0"));
-    let cosine = SumoConfig { metric: Distance::Cosine, form: Form::CrossEntropy, ..Default::default() };
+    let cosine = SumoConfig { metric: Distance::Cosine, form: ScoreForm::CrossEntropy, ..Default::default() };
     assert!(fail(cosine, &data).contains("euclidean"));
     let mut no_rewards = data.clone();
     no_rewards.rew[3] = f32::NAN;
@@ -193,7 +193,7 @@ fn bad_input_is_named() {
 fn constant_columns_keep_their_scale_when_standardised() {
     let mut data = rows(100, 10);
     data.obs.column_mut(2).fill(5.0);
-    let it = sumo(SumoConfig { columns: Columns::Standardised, ..Default::default() }, &data);
+    let it = sumo(SumoConfig { columns: ColumnScale::Standardised, ..Default::default() }, &data);
     assert_eq!(it.constant_columns(), ["obs[2]"]);
     let mut query = data.select(&[0]);
     query.obs[[0, 2]] = 6.0;
@@ -217,7 +217,7 @@ proptest! {
     /// The yes/no search answers exactly as the comparison of scores, also at the scores themselves.
     #[test]
     fn exceeding_is_scoring_above(seed in 0u64..1000, form in 0usize..3, nudge in -1i32..2) {
-        let form = [Form::Log1p, Form::Log, Form::CrossEntropy][form];
+        let form = [ScoreForm::Log1p, ScoreForm::Log, ScoreForm::CrossEntropy][form];
         let (data, queries) = (rows(80, seed), rows(12, seed + 5000));
         let it = sumo(SumoConfig { form, k: 2, ..Default::default() }, &data);
         let scores = it.score_rows(&queries).unwrap();

@@ -7,7 +7,7 @@ mod report;
 mod table;
 
 use anyhow::Result;
-use offing::calibration::{Finding, Part, Study, StudyConfig, Variant};
+use offing::calibration::{EstimatorResult, NextObsKind, RowSubset, Study, StudyConfig};
 
 use super::super::calibrate::{Plan, Studied, Summary, run_one};
 use super::cells::{Cell, Found, Value};
@@ -44,8 +44,8 @@ pub(super) fn run(
 
 /// The study's headline: all rows, next states as sampled, not clipped.
 fn values(study: &Study) -> Vec<Value> {
-    let headline = |f: &&Finding| f.variant == Variant::Sampled && f.part == Part::All;
-    let both = |f: &Finding| {
+    let headline = |f: &&EstimatorResult| f.variant == NextObsKind::Sampled && f.part == RowSubset::All;
+    let both = |f: &EstimatorResult| {
         [("spearman", f.rho), ("pearson", f.r)].map(|(metric, found)| Value {
             column: f.estimator.clone(),
             metric: metric.into(),

@@ -151,7 +151,7 @@ pub(super) fn run(context: &Context, work: &Work<'_>, idea: &Idea, cell: &Cell) 
     let data = make("point-mass", &envs, &blocks, cell.seed, &mut |_| ())?;
     let (cfg, pool) = (config(idea), ThreadPool::new(rayon::current_num_threads()));
     let mut run = RunDir::open_or_create(&work.dir.join("idea").join(&cell.id), &toml::to_string(&cfg)?)?;
-    let timer = PhaseTimer::going_on(run.path());
+    let timer = PhaseTimer::resume(run.path());
     let mut watch = |_: Event<'_>| {
         if signals::asked_to_stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };

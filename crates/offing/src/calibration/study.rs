@@ -1,22 +1,25 @@
-//! What a study finds: how each estimator's score goes with the true error.
+//! What a study finds: how well each estimator's score follows the true error.
+
+use std::collections::BTreeMap;
 
 use ndarray::Array1;
 use serde::{Deserialize, Serialize};
 
-use super::rows::{Imaginings, Truth, mean_next};
+use super::rows::{RolloutRows, TrueSteps, mean_next};
 use super::{StudyConfig, Subject};
 use crate::algorithms::Session;
 use crate::batch::Mat;
 use crate::dynamics::ModelStep;
 use crate::error::Result;
+use crate::rng::Rng;
 use crate::run::PhaseTimer;
 use crate::stats::{self, Interval};
 use crate::uncertainty::{BellmanStd, BuildContext, Uncertainty, UncertaintyConfig, build_all};
 
-/// Which ŝ' is judged.
+/// Which ŝ' the true error is measured at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Variant {
+pub enum NextObsKind {
     /// As sampled, as the model gives it: the paper's, and the headline.
     Sampled,
     /// As sampled, clipped as the simulator's observation clips.
@@ -27,10 +30,10 @@ pub enum Variant {
     MeanClipped,
 }
 
-/// Which rows are judged.
+/// Which rows count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Part {
+pub enum RowSubset {
     /// All that have a truth.
     All,
     /// Those before the model's own termination.
@@ -41,19 +44,20 @@ pub enum Part {
     Unclipped,
 }
 
-const VARIANTS: [Variant; 4] =
-    [Variant::Sampled, Variant::SampledClipped, Variant::Mean, Variant::MeanClipped];
-const PARTS: [Part; 4] = [Part::All, Part::BeforeEnd, Part::Bounded, Part::Unclipped];
+const VARIANTS: [NextObsKind; 4] =
+    [NextObsKind::Sampled, NextObsKind::SampledClipped, NextObsKind::Mean, NextObsKind::MeanClipped];
+const SUBSETS: [RowSubset; 4] =
+    [RowSubset::All, RowSubset::BeforeEnd, RowSubset::Bounded, RowSubset::Unclipped];
 
 /// How one estimator did on one choice of rows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Finding {
+pub struct EstimatorResult {
     /// The estimator's name; `step` for the rollout step itself, the baseline.
     pub estimator: String,
     /// Which ŝ'.
-    pub variant: Variant,
+    pub variant: NextObsKind,
     /// Which rows.
-    pub part: Part,
+    pub part: RowSubset,
     /// How many rows.
     pub rows: usize,
     /// Spearman's ρ with its interval; the interval is drawn for the headline variant only.
@@ -87,9 +91,9 @@ pub struct Timing {
 /// The study of one dataset and seed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Study {
-    /// Rows imagined and kept.
+    /// Rows of the rollouts.
     pub rows: usize,
-    /// Rows left out because their numbers exploded in the model.
+    /// Rows left out because the model's numbers left their range.
     pub exploded: usize,
     /// Rows left out because the simulator could not say what follows.
     pub lost: usize,
@@ -98,7 +102,7 @@ pub struct Study {
     /// Whether the truth came from a simulator, or from held-out transitions.
     pub simulated: bool,
     /// All findings.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<EstimatorResult>,
     /// Costs.
     pub timings: Vec<Timing>,
     /// True error of each row of the headline variant, with age: for plots.
@@ -107,13 +111,12 @@ pub struct Study {
     pub scores: Vec<(String, Vec<f64>)>,
 }
 
-/// Scores the rows by every estimator and compares.
-pub fn judge(
+/// Scores the rows by every estimator and compares the scores with the true errors.
+pub(super) fn compare_estimators(
     cfg: &StudyConfig,
     estimators: &[(String, UncertaintyConfig)],
     subject: &Subject,
-    rows: &Imaginings,
-    truth: &Truth,
+    (rows, truth): (&RolloutRows, &TrueSteps),
     session: &mut Session<'_>,
 ) -> Result<Study> {
     let usable: Vec<usize> = (0..rows.age.len()).filter(|&i| !truth.lost[i]).collect();
@@ -128,62 +131,36 @@ pub fn judge(
         error: Vec::new(),
         scores: Vec::new(),
     };
-    let configs: Vec<UncertaintyConfig> =
-        estimators.iter().map(|(_, c)| c.clone()).filter(|c| !c.needs_critics()).collect();
-    let data = &session.data.rows;
-    let (pool, home) = (session.pool.clone(), Some(session.home));
-    let source = BuildContext {
-        model: Some(&subject.model),
-        pool,
-        seed: session.seed,
-        home,
-        ..BuildContext::of_data(data)
-    };
-    let built = build_all(&configs, &source)?;
-    built.iter().filter_map(|estimator| estimator.warning()).for_each(|remark| session.note(remark));
-    let mut built = built.into_iter();
-    let mut scorers: Vec<(String, Scorer)> = Vec::new();
-    for (name, config) in estimators {
-        let scorer = match config {
-            UncertaintyConfig::BellmanStd(c) => Scorer::Bellman(BellmanStd::new(c, subject.model.elites())?),
-            _ => Scorer::Plain(built.next().expect("one estimator for each configuration")),
-        };
-        scorers.push((name.clone(), scorer));
-    }
+    let scorers = build_scorers(estimators, subject, session)?;
     for variant in VARIANTS {
-        let next = match variant {
-            Variant::Sampled => rows.step.batch.next_obs.clone(),
-            Variant::SampledClipped => truth.shown.clone(),
-            Variant::Mean => mean_next(&rows.step),
-            Variant::MeanClipped => truth.shown_mean.clone(),
-        };
-        let errors = distances(&next, &truth.next_obs);
         let mut step = rows.step.clone();
-        step.batch.next_obs = next;
-        let steps: Vec<f64> = rows.age.iter().map(|&a| a as f64).collect();
-        let mut columns = vec![("step".to_string(), steps)];
-        for (name, scorer) in &scorers {
+        match variant {
+            NextObsKind::Sampled => {}
+            NextObsKind::SampledClipped => step.batch.next_obs.assign(&truth.shown),
+            NextObsKind::Mean => step.batch.next_obs = mean_next(&rows.step),
+            NextObsKind::MeanClipped => step.batch.next_obs.assign(&truth.shown_mean),
+        }
+        let errors = distances(&step.batch.next_obs, &truth.next_obs);
+        let mut columns = vec![("step".to_string(), rows.age.iter().map(|&a| a as f64).collect())];
+        for ((name, _), scorer) in estimators.iter().zip(&scorers) {
             let timer = PhaseTimer::default();
             let scores = scorer.score(&step, subject, session)?;
-            if variant == Variant::Sampled {
+            if variant == NextObsKind::Sampled {
                 let seconds = timer.elapsed() * 1e4 / rows.age.len().max(1) as f64;
                 study.timings.push(scorer.timing(name, seconds, &scores));
             }
-            columns.push((name.clone(), scores.iter().map(|&u| f64::from(u)).collect()));
+            columns.push((name.clone(), scores.iter().map(|&u| f64::from(u)).collect::<Vec<f64>>()));
         }
-        for part in PARTS {
-            let picks: Vec<usize> = usable
-                .iter()
-                .copied()
-                .filter(|&i| belongs(part, i, rows, truth, &step.batch.next_obs))
-                .collect();
+        for part in SUBSETS {
+            let belongs = |&i: &usize| belongs(part, i, rows, truth, &step.batch.next_obs);
+            let picked = Picked::new(rows, &errors, usable.iter().copied().filter(belongs).collect());
             for (name, scores) in &columns {
-                study
-                    .findings
-                    .push(compare(cfg, name, variant, part, &picks, scores, &errors, rows, session));
+                let repeats = if variant == NextObsKind::Sampled { cfg.bootstrap } else { 0 };
+                let mut rng = session.rng("calibrate/bootstrap", 0);
+                study.findings.push(picked.compare(name, variant, part, scores, repeats, &mut rng));
             }
         }
-        if variant == Variant::Sampled {
+        if variant == NextObsKind::Sampled {
             study.error = usable.iter().map(|&i| (rows.age[i], errors[i])).collect();
             study.scores = (columns.into_iter().skip(1))
                 .map(|(name, scores)| (name, usable.iter().map(|&i| scores[i]).collect()))
@@ -197,6 +174,32 @@ pub fn judge(
 enum Scorer {
     Plain(Box<dyn Uncertainty>),
     Bellman(BellmanStd),
+}
+
+/// One scorer for each estimator.
+fn build_scorers(
+    estimators: &[(String, UncertaintyConfig)],
+    subject: &Subject,
+    session: &mut Session<'_>,
+) -> Result<Vec<Scorer>> {
+    let configs: Vec<UncertaintyConfig> =
+        estimators.iter().map(|(_, c)| c.clone()).filter(|c| !c.needs_critics()).collect();
+    let context = BuildContext {
+        model: Some(&subject.model),
+        pool: session.pool.clone(),
+        seed: session.seed,
+        home: Some(session.home),
+        custom: session.estimators,
+        ..BuildContext::of_data(&session.data.rows)
+    };
+    let built = build_all(&configs, &context)?;
+    built.iter().filter_map(|estimator| estimator.warning()).for_each(|warning| session.note(warning));
+    let mut built = built.into_iter();
+    let scorer = |(_, config): &(String, UncertaintyConfig)| match config {
+        UncertaintyConfig::BellmanStd(c) => Ok(Scorer::Bellman(BellmanStd::new(c, subject.model.elites())?)),
+        _ => Ok(Scorer::Plain(built.next().expect("one estimator for each configuration"))),
+    };
+    estimators.iter().map(scorer).collect()
 }
 
 impl Scorer {
@@ -223,68 +226,68 @@ impl Scorer {
     }
 }
 
-fn belongs(part: Part, row: usize, rows: &Imaginings, truth: &Truth, next: &Mat) -> bool {
+fn belongs(part: RowSubset, row: usize, rows: &RolloutRows, truth: &TrueSteps, next: &Mat) -> bool {
     let small = |m: &Mat| m.row(row).iter().all(|x| x.abs() < 100.0);
     match part {
-        Part::All => true,
-        Part::BeforeEnd => !rows.after_end[row],
-        Part::Bounded => small(&rows.step.batch.obs) && small(next),
+        RowSubset::All => true,
+        RowSubset::BeforeEnd => !rows.after_end[row],
+        RowSubset::Bounded => small(&rows.step.batch.obs) && small(next),
         // A clipped s was replayed from other velocities; a clipped ŝ' is compared with what the simulator hides.
-        Part::Unclipped => {
+        RowSubset::Unclipped => {
             let unchanged = truth.shown.row(row) == rows.step.batch.next_obs.row(row);
             !truth.clipped[row] && unchanged
         }
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "a row of the table is its coordinates")]
-fn compare(
-    cfg: &StudyConfig,
-    name: &str,
-    variant: Variant,
-    part: Part,
-    picks: &[usize],
-    scores: &[f64],
-    errors: &[f64],
-    rows: &Imaginings,
-    session: &Session<'_>,
-) -> Finding {
-    let column = |values: &[f64], of: &[usize]| -> Vec<f64> { of.iter().map(|&i| values[i]).collect() };
-    let mut groups: Vec<Vec<usize>> = Vec::new();
-    let mut by_age: Vec<Vec<usize>> = Vec::new();
-    for &i in picks {
-        for (list, at) in [(&mut groups, rows.trajectory[i]), (&mut by_age, rows.age[i])] {
-            if list.len() <= at {
-                list.resize(at + 1, Vec::new());
-            }
-            list[at].push(i);
-        }
+/// Some rows with their true errors, which every estimator's scores are compared with.
+struct Picked {
+    rows: Vec<usize>,
+    errors: Vec<f64>,
+    /// Places in `rows`, by trajectory and by age.
+    by_trajectory: Vec<Vec<usize>>,
+    by_age: Vec<Vec<usize>>,
+}
+
+impl Picked {
+    fn new(all: &RolloutRows, errors: &[f64], rows: Vec<usize>) -> Self {
+        let group = |key: &[usize]| {
+            let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+            rows.iter().enumerate().for_each(|(at, &i)| groups.entry(key[i]).or_default().push(at));
+            groups.into_values().collect()
+        };
+        let (by_trajectory, by_age) = (group(&all.trajectory), group(&all.age));
+        Self { errors: rows.iter().map(|&i| errors[i]).collect(), by_trajectory, by_age, rows }
     }
-    groups.retain(|g| !g.is_empty());
-    let repeats = if variant == Variant::Sampled { cfg.bootstrap } else { 0 };
-    let (u, e) = (column(scores, picks), column(errors, picks));
-    // Groups count rows of the whole study; the columns hold the picked ones.
-    let place: std::collections::HashMap<usize, usize> =
-        picks.iter().enumerate().map(|(at, &i)| (i, at)).collect();
-    groups.iter_mut().flatten().for_each(|i| *i = place[i]);
-    let mut rng = session.rng("calibrate/bootstrap", 0);
-    let (rho, r) = stats::correlation_intervals(&u, &e, &groups, repeats, 0.95, &mut rng);
-    let within: Vec<f64> = by_age
-        .iter()
-        .map(|of| stats::spearman(&column(scores, of), &column(errors, of)))
-        .filter(|rho| rho.is_finite())
-        .collect();
-    let worst = stats::largest(&e, 0.1);
-    Finding {
-        estimator: name.to_string(),
-        variant,
-        part,
-        rows: picks.len(),
-        rho,
-        r,
-        rho_within_step: within.iter().sum::<f64>() / within.len() as f64,
-        auroc: stats::auroc(&u, &worst),
-        auprc: stats::auprc(&u, &worst),
+
+    fn compare(
+        &self,
+        name: &str,
+        variant: NextObsKind,
+        part: RowSubset,
+        scores: &[f64],
+        repeats: usize,
+        rng: &mut Rng,
+    ) -> EstimatorResult {
+        let (u, e): (Vec<f64>, _) = (self.rows.iter().map(|&i| scores[i]).collect(), &self.errors);
+        let (rho, r) = stats::correlation_intervals(&u, e, &self.by_trajectory, repeats, 0.95, rng);
+        let column = |values: &[f64], of: &[usize]| -> Vec<f64> { of.iter().map(|&at| values[at]).collect() };
+        let within: Vec<f64> = (self.by_age.iter())
+            .map(|of| stats::spearman(&column(&u, of), &column(e, of)))
+            .filter(|rho| rho.is_finite())
+            .collect();
+        let worst = stats::largest(e, 0.1);
+        EstimatorResult {
+            estimator: name.to_string(),
+            variant,
+            part,
+            rows: self.rows.len(),
+            rho,
+            r,
+            rho_within_step: within.iter().sum::<f64>() / within.len() as f64,
+            auroc: stats::auroc(&u, &worst),
+            auprc: stats::auprc(&u, &worst),
+        }
     }
 }
 
