@@ -17,7 +17,7 @@ use crate::pessimism::{CalibratedRule, Pessimism};
 use crate::rng::Rng;
 use crate::rollout::RolloutStats;
 use crate::run::{ControlFlow, PhaseTimer, RunDir};
-use crate::sac::{Actor, Losses, Mean};
+use crate::sac::{Actor, Deterministic, Losses};
 use crate::uncertainty::{BuildContext, CustomEstimator, Uncertainty, UncertaintyConfig};
 
 /// A simulator to score policies in.
@@ -234,7 +234,7 @@ impl<'a> Session<'a> {
         if let Some(evaluator) = self.evaluator {
             let seed = self.rng("evaluate", status.step).bits();
             let found =
-                self.timer.time("evaluate", || evaluate(evaluator.envs, &Mean(actor), cfg.episodes, seed))?;
+                self.timer.time("evaluate", || evaluate(evaluator.envs, &Deterministic(actor), cfg.episodes, seed))?;
             let mean = found.mean();
             line.insert("return".into(), json!(mean));
             line.insert("return_std".into(), json!(found.std()));
