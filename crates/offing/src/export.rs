@@ -2,10 +2,7 @@
 //!
 //! The graph takes `obs` (batch × obs_dim) and gives `action` = tanh(μ), and `mean` (μ) and `log_std`
 //! (clamped log σ) for those who want to sample: a = tanh(mean + exp(log_std)·ε). For a clipped policy, clip to
-//! [-1, 1] stands for tanh in both.
-//!
-//! The protobuf is written by hand. The crates that carry ONNX's messages bring a protobuf runtime or build
-//! step for the few message types used here, each a handful of length-prefixed fields.
+//! [-1, 1] replaces tanh in both.
 //!
 //! ```
 //! use offing::{Rng, export::onnx, sac::Actor};
@@ -15,7 +12,8 @@
 //! ```
 
 use crate::error::Result;
-use crate::nn::{Activation, Tensors};
+use crate::nn::Activation;
+use crate::proto::Message;
 use crate::sac::Actor;
 
 /// Operator set and file version: on floats, Gemm, Relu, Clip and Tanh are the same since; runtimes of the
@@ -30,144 +28,77 @@ pub fn onnx(actor: &Actor) -> Result<Vec<u8>> {
     let policy = actor.to_policy();
     let hidden = (0..).take_while(|l| policy.shape(&format!("hidden.{l}.weight")).is_some()).count();
     let units = if actor.units() == Activation::Tanh { "Tanh" } else { "Relu" };
-    let mut graph = Message::default();
-    let mut last = "obs".to_string();
+    let (mut nodes, mut last) = (Vec::new(), "obs".to_string());
     for l in 0..hidden {
-        graph.message(1, gemm(&last, &format!("hidden.{l}"), &format!("linear.{l}")));
-        graph.message(1, node(units, &[&format!("linear.{l}")], &format!("features.{l}")));
+        nodes.push(gemm(&last, &format!("hidden.{l}"), &format!("linear.{l}")));
+        nodes.push(node(units, &[&format!("linear.{l}")], &format!("features.{l}")));
         last = format!("features.{l}");
     }
-    graph.message(1, gemm(&last, "mean", "mean"));
-    graph.message(
-        1,
-        match actor.clipped() {
-            false => node("Tanh", &["mean"], "action"),
-            true => node("Clip", &["mean", "action.low", "action.high"], "action"),
-        },
-    );
-    graph.message(1, gemm(&last, "log_std", "log_std.free"));
-    graph.message(1, node("Clip", &["log_std.free", "log_std.low", "log_std.high"], "log_std"));
-    graph.text(2, "policy");
-    for name in policy.names().filter(|n| n.ends_with(".weight") || n.ends_with(".bias")) {
-        graph.message(5, tensor(name, &policy)?);
-    }
-    if actor.clipped() {
-        graph.message(5, constant("action.low", &[], &[-1.0]));
-        graph.message(5, constant("action.high", &[], &[1.0]));
-    }
     let [low, high] = actor.log_std();
-    graph.message(5, constant("log_std.low", &[], &[low]));
-    graph.message(5, constant("log_std.high", &[], &[high]));
-    graph.message(11, value("obs", actor.obs_dim()));
-    for name in ["action", "mean", "log_std"] {
-        graph.message(12, value(name, actor.act_dim()));
-    }
-
-    let mut opset = Message::default();
-    opset.text(1, "");
-    opset.number(2, OPSET);
-    let mut model = Message::default();
-    model.number(1, IR_VERSION);
-    model.text(2, "offing");
-    model.text(3, env!("CARGO_PKG_VERSION"));
-    let about = match actor.clipped() {
-        false => {
-            "A tanh-Gaussian policy: action = tanh(mean); a sample is tanh(mean + exp(log_std) * noise)."
-        }
-        true => {
-            "A clipped Gaussian policy: action = clip(mean, -1, 1); a sample is clip(mean + exp(log_std) * noise, -1, 1)."
-        }
+    let (squash, constants, about) = match actor.clipped() {
+        false => (
+            node("Tanh", &["mean"], "action"),
+            vec![],
+            "A tanh-Gaussian policy: action = tanh(mean); a sample is tanh(mean + exp(log_std) * noise).",
+        ),
+        true => (
+            node("Clip", &["mean", "action.low", "action.high"], "action"),
+            vec![("action.low", -1.0), ("action.high", 1.0)],
+            "A clipped Gaussian policy: action = clip(mean, -1, 1); a sample is clip(mean + exp(log_std) * noise, -1, 1).",
+        ),
     };
-    model.text(6, about);
-    model.message(7, graph);
-    model.message(8, opset);
+    nodes.push(gemm(&last, "mean", "mean"));
+    nodes.push(squash);
+    nodes.push(gemm(&last, "log_std", "log_std.free"));
+    nodes.push(node("Clip", &["log_std.free", "log_std.low", "log_std.high"], "log_std"));
+    let layers = policy.names().filter(|n| n.ends_with(".weight") || n.ends_with(".bias"));
+    let layers = layers.map(|name| {
+        let shape = policy.shape(name).unwrap_or_default();
+        Ok(tensor(name, shape, &policy.f32(name, shape)?))
+    });
+    let constants = constants.into_iter().chain([("log_std.low", low), ("log_std.high", high)]);
+    let graph = Message::default()
+        .messages(1, nodes)
+        .text(2, "policy")
+        .messages(5, layers.collect::<Result<Vec<_>>>()?)
+        .messages(5, constants.map(|(name, value)| tensor(name, &[], &[value])))
+        .message(11, matrix("obs", actor.obs_dim()))
+        .messages(12, ["action", "mean", "log_std"].map(|name| matrix(name, actor.act_dim())));
+    let model = Message::default()
+        .number(1, IR_VERSION)
+        .text(2, "offing")
+        .text(3, env!("CARGO_PKG_VERSION"))
+        .text(6, about)
+        .message(7, graph)
+        .message(8, Message::default().text(1, "").number(2, OPSET));
     Ok(model.0)
-}
-
-/// A protobuf message under construction.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
-    fn number(&mut self, field: u64, value: u64) {
-        self.varint(field << 3);
-        self.varint(value);
-    }
-
-    fn bytes(&mut self, field: u64, value: &[u8]) {
-        self.varint(field << 3 | 2);
-        self.varint(value.len() as u64);
-        self.0.extend_from_slice(value);
-    }
-
-    fn text(&mut self, field: u64, value: &str) {
-        self.bytes(field, value.as_bytes());
-    }
-
-    fn message(&mut self, field: u64, value: Message) {
-        self.bytes(field, &value.0);
-    }
 }
 
 /// NodeProto.
 fn node(operator: &str, inputs: &[&str], output: &str) -> Message {
-    let mut node = Message::default();
-    inputs.iter().for_each(|input| node.text(1, input));
-    node.text(2, output);
-    node.text(3, &format!("{operator}:{output}"));
-    node.text(4, operator);
-    node
+    let node = inputs.iter().fold(Message::default(), |node, input| node.text(1, input));
+    node.text(2, output).text(3, &format!("{operator}:{output}")).text(4, operator)
 }
 
 /// y = x Wᵀ + b, with W as it is stored: outputs × inputs.
 fn gemm(input: &str, layer: &str, output: &str) -> Message {
-    let mut node = node("Gemm", &[input, &format!("{layer}.weight"), &format!("{layer}.bias")], output);
-    let mut transposed = Message::default();
-    transposed.text(1, "transB");
-    transposed.number(3, 1);
-    transposed.number(20, 2); // AttributeProto.INT
-    node.message(5, transposed);
-    node
+    let transposed = Message::default().text(1, "transB").number(3, 1).number(20, 2); // AttributeProto.INT
+    node("Gemm", &[input, &format!("{layer}.weight"), &format!("{layer}.bias")], output)
+        .message(5, transposed)
 }
 
-/// TensorProto of a stored tensor.
-fn tensor(name: &str, policy: &Tensors) -> Result<Message> {
-    let shape = policy.shape(name).unwrap_or_default();
-    Ok(constant(name, shape, &policy.f32(name, shape)?))
-}
-
-fn constant(name: &str, shape: &[usize], values: &[f32]) -> Message {
-    let mut tensor = Message::default();
-    shape.iter().for_each(|&size| tensor.number(1, size as u64));
-    tensor.number(2, FLOAT);
-    tensor.text(8, name);
-    tensor.bytes(9, &values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>());
-    tensor
+/// TensorProto.
+fn tensor(name: &str, shape: &[usize], values: &[f32]) -> Message {
+    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    let tensor = shape.iter().fold(Message::default(), |tensor, &size| tensor.number(1, size as u64));
+    tensor.number(2, FLOAT).text(8, name).bytes(9, &bytes)
 }
 
 /// ValueInfoProto of a float matrix with any number of rows.
-fn value(name: &str, width: usize) -> Message {
-    let (mut rows, mut columns) = (Message::default(), Message::default());
-    rows.text(2, "batch");
-    columns.number(1, width as u64);
-    let (mut shape, mut matrix, mut kind) = (Message::default(), Message::default(), Message::default());
-    shape.message(1, rows);
-    shape.message(1, columns);
-    matrix.number(1, FLOAT);
-    matrix.message(2, shape);
-    kind.message(1, matrix);
-    let mut value = Message::default();
-    value.text(1, name);
-    value.message(2, kind);
-    value
+fn matrix(name: &str, width: usize) -> Message {
+    let sizes = [Message::default().text(2, "batch"), Message::default().number(1, width as u64)];
+    let matrix = Message::default().number(1, FLOAT).message(2, Message::default().messages(1, sizes));
+    Message::default().text(1, name).message(2, Message::default().message(1, matrix))
 }
 
 #[cfg(test)]
@@ -249,12 +180,5 @@ mod tests {
         for (_, output) in fields(&graph).iter().filter(|(number, _)| *number == 12) {
             assert!(known.contains(&texts(output, 1)[0]));
         }
-    }
-
-    #[test]
-    fn long_numbers_are_split_as_protobuf_wants() {
-        let mut message = Message::default();
-        message.number(1, 300);
-        assert_eq!(message.0, [0x08, 0xac, 0x02]);
     }
 }

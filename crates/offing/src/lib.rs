@@ -10,6 +10,7 @@ pub mod stats;
 pub mod batch;
 pub mod checksum;
 mod prefetch;
+mod proto;
 pub mod config;
 pub mod env;
 pub mod tasks;

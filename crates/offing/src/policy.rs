@@ -48,9 +48,21 @@ pub struct TanhGaussian {
     clipped: bool,
 }
 
-/// The mean action of a [`TanhGaussian`], without noise: how a trained policy is scored.
+/// A policy with noise that can act without it.
+pub trait MeanPolicy: Policy {
+    /// Writes the action for `obs` without noise into `act`.
+    fn mean_act(&self, obs: &[f32], act: &mut [f32]);
+}
+
+/// A policy without its noise: how a trained policy is scored.
 #[derive(Clone, Copy, Debug)]
-pub struct Deterministic<'a>(pub &'a TanhGaussian);
+pub struct Deterministic<'a, P>(pub &'a P);
+
+impl<P: MeanPolicy> Policy for Deterministic<'_, P> {
+    fn act(&self, obs: &[f32], _rng: &mut Rng, act: &mut [f32]) {
+        self.0.mean_act(obs, act);
+    }
+}
 
 /// y = W x + b, with W stored input-major so that an input that ReLU set to zero costs nothing.
 #[derive(Clone, Debug)]
@@ -189,11 +201,11 @@ impl Policy for TanhGaussian {
     }
 }
 
-impl Policy for Deterministic<'_> {
-    fn act(&self, obs: &[f32], _rng: &mut Rng, act: &mut [f32]) {
+impl MeanPolicy for TanhGaussian {
+    fn mean_act(&self, obs: &[f32], act: &mut [f32]) {
         let mut mean = Vec::new();
-        self.0.mean.apply(&self.0.trunk(obs), &mut mean);
-        act.iter_mut().zip(&mean).for_each(|(a, mean)| *a = self.0.bound(*mean));
+        self.mean.apply(&self.trunk(obs), &mut mean);
+        act.iter_mut().zip(&mean).for_each(|(a, mean)| *a = self.bound(*mean));
     }
 }
 

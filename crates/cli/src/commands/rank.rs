@@ -16,7 +16,7 @@ use offing::rank::{
 };
 use offing::rollout::ModelRollout;
 use offing::run::{CONFIG, METRICS, RunDir, read_metrics};
-use offing::sac::{Actor, Mean};
+use offing::sac::{Actor, Deterministic};
 use offing::stats::spearman;
 use offing::uncertainty::{BuildContext, Uncertainty, UncertaintyConfig};
 use offing_mujoco::Physics;
@@ -208,7 +208,7 @@ fn judge(
             offing::Error::Invalid("--online: this dataset has no simulator; rank without it".into())
         })?;
         for contender in contenders {
-            let found = evaluate(evaluator.envs, &Mean(&contender.policy), args.online, args.seed)?;
+            let found = evaluate(evaluator.envs, &Deterministic(&contender.policy), args.online, args.seed)?;
             contender.online = Some(found.mean());
         }
     }

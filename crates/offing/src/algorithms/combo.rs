@@ -15,7 +15,7 @@ use super::session::Session;
 use super::train_loop::{Checkpoint, Step, TrainLoop};
 use crate::batch::Mat;
 use crate::error::{Result, invalid};
-use crate::nn::{AdamConfig, Noise, Scalar, Tensors, ThreadPool};
+use crate::nn::{Noise, Scalar, Tensors, ThreadPool};
 use crate::rng::Rng;
 use crate::rollout::ModelRollout;
 use crate::sac::{Actor, Losses, Sac, SacConfig};
@@ -213,7 +213,7 @@ impl Weight<'_> {
         if let Some(target) = self.cfg.target {
             self.steps += 1;
             let slope = -self.factor() * (self.cfg.beta * gap - target);
-            self.log.step(&AdamConfig::default(), self.cfg.target_lr, self.steps, slope);
+            self.log.step(self.cfg.target_lr, self.steps, slope);
         }
     }
 }

@@ -258,7 +258,7 @@ impl<'a> Blocks<'a> {
         self.train.validate()?;
         self.rollout.map_or(Ok(()), RolloutConfig::validate)?;
         self.model.map_or(Ok(()), |model| model.ensemble.validate())?;
-        self.sac.map_or(Ok(()), SacConfig::check)?;
+        self.sac.map_or(Ok(()), SacConfig::validate)?;
         self.pessimism.map_or(Ok(()), Pessimism::validate)
     }
 

@@ -14,8 +14,8 @@ use crate::dynamics::Ensemble;
 use crate::error::{Error, Result, invalid};
 use crate::nn::Tensors;
 use crate::npg::{
-    Baseline, Bootstrap, GaussianPolicy, Improvement, NpgConfig, Path, Standard, advantages, clone_behaviour,
-    improve, paths, returns, whiten,
+    Baseline, Bootstrap, GaussianPolicy, NpgConfig, NpgStats, Standardizer, Trajectory, advantages,
+    clone_behaviour, npg_step, returns, trajectories, whiten,
 };
 use crate::pessimism::{CalibratedRule, Pessimism};
 use crate::rng::Rng;
@@ -114,7 +114,7 @@ impl Algorithm for MorelConfig {
     }
 
     fn validate(&self) -> Result<()> {
-        self.npg.check()?;
+        self.npg.validate()?;
         if self.plan.starts == 0 || self.plan.horizon == 0 {
             return Err(invalid!(
                 "plan: wanted starts and a horizon of at least 1, found {} and {}",
@@ -169,7 +169,7 @@ struct Learner {
 /// Trajectories of one iteration.
 struct ImaginedPaths {
     rows: Batch,
-    paths: Vec<Path>,
+    paths: Vec<Trajectory>,
     /// Steps since the start, row by row.
     time: Vec<u32>,
     stats: RolloutStats,
@@ -202,7 +202,7 @@ fn imagine(
         let horizon = cfg.plan.horizon;
         let rollout =
             session.timer.time("rollout", || in_model.run(policy, start.clone(), horizon, &mut rng))?;
-        let mut found = paths(&rollout.start, |row| rollout.rows.done[row], horizon);
+        let mut found = trajectories(&rollout.start, |row| rollout.rows.done[row], horizon);
         found.iter_mut().flat_map(|path| &mut path.rows).for_each(|row| *row += rows);
         all.extend(found);
         rows += rollout.rows.len() as u32;
@@ -244,7 +244,7 @@ fn starts(session: &Session<'_>, from: Starts, count: usize, rng: &mut Rng) -> M
 impl Learner {
     fn new(cfg: &MorelConfig, session: &Session<'_>) -> Self {
         let (data, mut rng) = (&session.data.rows, session.rng("init", 0));
-        let standard = Standard::of(&data.obs);
+        let standard = Standardizer::of(&data.obs);
         let policy = GaussianPolicy::new(&cfg.npg, standard.clone(), data.act_dim(), &mut rng);
         Self { policy, baseline: Baseline::new(&cfg.npg.baseline, standard, &mut rng) }
     }
@@ -286,7 +286,7 @@ impl Learner {
             advantages(&plan.paths, rewards, &values, (npg.gamma, npg.lambda), cfg.plan.bootstrap);
         whiten(&mut advantage);
         let (obs, act) = (&plan.rows.obs, &plan.rows.act);
-        let improvement = session.timer.time("npg", || improve(npg, policy, pool, obs, act, &advantage))?;
+        let improvement = session.timer.time("npg", || npg_step(npg, policy, pool, obs, act, &advantage))?;
         let targets = returns(&plan.paths, rewards, npg.gamma);
         let (batch, mut rng) = (cfg.train.batch, session.rng("baseline", step));
         let value_error = session
@@ -312,7 +312,7 @@ impl Checkpoint for Learner {
 
 /// What an iteration found.
 struct Found {
-    step: Improvement,
+    step: NpgStats,
     value_error: f64,
     imagined_return: f64,
 }

@@ -16,7 +16,7 @@ use crate::pessimism::{CalibratedRule, Pessimism};
 use crate::rng::Rng;
 use crate::rollout::RolloutStats;
 use crate::run::{ControlFlow, PhaseTimer, RunDir};
-use crate::sac::{Actor, Losses, Mean};
+use crate::sac::{Actor, Deterministic, Losses};
 use crate::tasks::Reference;
 use crate::uncertainty::{BuildContext, CustomEstimator, Uncertainty, UncertaintyConfig};
 
@@ -234,8 +234,9 @@ impl<'a> Session<'a> {
         line.extend(metrics.0);
         if let Some(evaluator) = self.evaluator {
             let seed = self.rng("evaluate", status.step).bits();
-            let found =
-                self.timer.time("evaluate", || evaluate(evaluator.envs, &Mean(actor), cfg.episodes, seed))?;
+            let found = self
+                .timer
+                .time("evaluate", || evaluate(evaluator.envs, &Deterministic(actor), cfg.episodes, seed))?;
             let mean = found.mean();
             line.insert("return".into(), json!(mean));
             line.insert("return_std".into(), json!(found.std()));

@@ -24,7 +24,7 @@ use crate::policy::{Policy, UniformPolicy};
 use crate::replay::ReplayBuffer;
 use crate::rng::Rng;
 use crate::run::{ControlFlow, RunDir};
-use crate::sac::{Losses, Mean, Sac, SacConfig};
+use crate::sac::{Deterministic, Losses, Sac, SacConfig};
 use crate::tasks::Reference;
 
 /// How to train a behaviour policy.
@@ -115,7 +115,7 @@ impl CollectConfig {
                 return Err(Error::Invalid(format!("{name}: wanted a positive number, found 0")));
             }
         }
-        self.sac.check()
+        self.sac.validate()
     }
 }
 
@@ -223,7 +223,7 @@ impl<'a> Training<'a> {
     /// Scores the policy, keeps a snapshot of it and records both.
     fn evaluate(&mut self, envs: &EnvPool, reference: Option<Reference>, run: &mut RunDir) -> Result<()> {
         let seed = Rng::stream(self.cfg.seed, "collect/evaluate", self.step).bits();
-        let mean = evaluate(envs, &Mean(&self.agent.actor), self.cfg.episodes, seed)?;
+        let mean = evaluate(envs, &Deterministic(&self.agent.actor), self.cfg.episodes, seed)?;
         let sampled = evaluate(envs, &self.agent.actor, self.cfg.episodes, seed)?;
         let score = |e: &Evaluation| reference.map(|r| e.score(&r));
         let losses = self.progress.losses;

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use super::data::check_rows;
 use super::ensemble::Ensemble;
 use super::head::Bounds;
-use super::part::{self, Part};
+use super::part::{self, ModelShard};
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::nn::{AdamConfig, AdamStep, Keep, MlpEnsemble, Scalar, Tensors, TrainStep};
+use crate::nn::{Keep, MlpEnsemble, Scalar, Tensors, TrainStep};
 
 /// The knobs of the adversary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,10 +71,9 @@ pub struct Adversary {
     moments: MlpEnsemble,
     bounds: Bounds,
     steps: u64,
-    adam: AdamConfig,
-    real: Vec<Part>,
+    real: Vec<ModelShard>,
     /// The imagined rows, once for each elite.
-    imagined: Vec<Vec<Part>>,
+    imagined: Vec<Vec<ModelShard>>,
 }
 
 impl Ensemble {
@@ -85,15 +84,7 @@ impl Ensemble {
         let moments = MlpEnsemble::zeros(shape.clone(), self.members(), Keep::Moments).without_weights();
         let bounds = Bounds::new(self.obs_dim() + 1, 0.0, 0.0);
         let (real, imagined) = (Vec::new(), Vec::new());
-        Ok(Adversary {
-            cfg: cfg.clone(),
-            moments,
-            bounds,
-            steps: 0,
-            adam: AdamConfig::default(),
-            real,
-            imagined,
-        })
+        Ok(Adversary { cfg: cfg.clone(), moments, bounds, steps: 0, real, imagined })
     }
 }
 
@@ -142,44 +133,42 @@ impl Adversary {
         part::cut(&mut self.real, self.moments.shape(), real.len(), pool);
         let (rows, width) = (imagined.len(), model.obs_dim() + 1);
         let scale = 1.0 / (real.len() * width) as f32;
-        let adam = AdamStep::new(&self.adam, self.cfg.lr, self.steps);
+        let step = TrainStep { decay: &self.cfg.decay, ..TrainStep::new(self.cfg.lr, self.steps) };
         let (mut dmax, mut dmin) = (vec![0.0f64; width], vec![0.0f64; width]);
         let mut nll = 0.0;
         for member in 0..model.members() {
-            let net = self.moments.net(member);
-            pool.for_each_mut(&mut self.real, |_, part| {
-                let first = part.rows.start;
-                part.set_bounds(&self.bounds);
-                part.load(scaler, real, |i| first + i);
-                part.forward(net);
-                part.backward(net, |_| scale);
+            let nets = &self.moments;
+            pool.for_each_mut(&mut self.real, |_, shard| {
+                let first = shard.shard.rows.start;
+                shard.set_bounds(&self.bounds);
+                shard.load(scaler, real, |i| first + i);
+                shard.forward(nets, member);
+                shard.backward(nets, member, |_| scale);
             });
             let elite = model.elites().iter().position(|&e| e == member).filter(|_| !weights.is_empty());
             if let Some(e) = elite {
                 let weights = &weights[e * rows..][..rows];
-                pool.for_each_mut(&mut self.imagined[e], |_, part| {
-                    let first = part.rows.start;
+                pool.for_each_mut(&mut self.imagined[e], |_, shard| {
+                    let first = shard.shard.rows.start;
                     // ln p = −½ Σ_d ((μ − y)² e^−lv + lv) + constant.
-                    part.backward(net, |i| (-0.5 * weights[first + i]) as f32);
+                    shard.backward(nets, member, |i| (-0.5 * weights[first + i]) as f32);
                 });
             }
             let loss =
-                self.real.iter().fold(0.0, |sum, part| part.add_loss(sum)) / (real.len() * width) as f64;
+                self.real.iter().fold(0.0, |sum, shard| shard.add_loss(sum)) / (real.len() * width) as f64;
             if !loss.is_finite() {
                 return Err(self.not_finite(&format!("the loss of member {member} on real rows"), loss));
             }
             nll += loss / model.members() as f64;
-            let parts: Vec<&Part> =
+            let shards: Vec<&ModelShard> =
                 self.real.iter().chain(elite.into_iter().flat_map(|e| &self.imagined[e])).collect();
-            parts.iter().for_each(|part| part.add_bound_gradients(&mut dmax, &mut dmin));
-            let step = TrainStep { adam, decay: &self.cfg.decay, tau: None };
-            let source = |_: usize, l: usize, part: usize| parts[part].source(l);
-            self.moments.train(pool, member..member + 1, parts.len(), source, &step);
+            shards.iter().for_each(|shard| shard.add_bound_gradients(&mut dmax, &mut dmin));
+            self.moments.train(pool, member..member + 1, shards.len(), |i| &shards[i].shard, &step);
         }
         let (weight, lr, t) = (f64::from(self.cfg.bound_weight), self.cfg.lr, self.steps);
         for i in 0..width {
-            self.bounds.max[i].step(&self.adam, lr, t, dmax[i] + weight);
-            self.bounds.min[i].step(&self.adam, lr, t, dmin[i] - weight);
+            self.bounds.max[i].step(lr, t, dmax[i] + weight);
+            self.bounds.min[i].step(lr, t, dmin[i] - weight);
         }
         Ok(AdversaryLosses { nll, adversarial })
     }
@@ -199,23 +188,23 @@ impl Adversary {
         }
         self.imagined.resize_with(elites.len(), Vec::new);
         let mut log_density = vec![0.0f64; elites.len() * rows];
-        for (e, (parts, out)) in self.imagined.iter_mut().zip(log_density.chunks_exact_mut(rows)).enumerate()
+        for (e, (shards, out)) in self.imagined.iter_mut().zip(log_density.chunks_exact_mut(rows)).enumerate()
         {
-            part::cut(parts, self.moments.shape(), rows, &model.pool);
-            let net = self.moments.net(elites[e]);
+            let nets = &self.moments;
+            part::cut(shards, nets.shape(), rows, &model.pool);
             let mut rest = out;
-            let mut tasks = Vec::with_capacity(parts.len());
-            for part in parts.iter_mut() {
-                let (mine, others) = rest.split_at_mut(part.rows.len());
+            let mut tasks = Vec::with_capacity(shards.len());
+            for shard in shards.iter_mut() {
+                let (mine, others) = rest.split_at_mut(shard.shard.rows.len());
                 rest = others;
-                tasks.push((part, mine));
+                tasks.push((shard, mine));
             }
-            model.pool.for_each_mut(&mut tasks, |_, (part, losses)| {
-                let first = part.rows.start;
-                part.set_bounds(&self.bounds);
-                part.load(&model.scaler, imagined, |i| first + i);
-                part.forward(net);
-                part.losses(net, losses);
+            model.pool.for_each_mut(&mut tasks, |_, (shard, losses)| {
+                let first = shard.shard.rows.start;
+                shard.set_bounds(&self.bounds);
+                shard.load(&model.scaler, imagined, |i| first + i);
+                shard.forward(nets, elites[e]);
+                shard.losses(nets, losses);
             });
         }
         let constant = 0.5 * width as f64 * std::f64::consts::TAU.ln();

@@ -9,10 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::data::{check_rows, split};
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
-use crate::nn::{
-    Activation, Activations, AdamConfig, AdamStep, Init, Keep, LANES, MlpEnsemble, PackedMatrix, Shape,
-    Tensors, ThreadPool, TrainStep, Weights, math,
-};
+use crate::nn::{Activation, Fitter, Init, Keep, MlpEnsemble, Shape, Tensors, ThreadPool, Weights, math};
 use crate::rng::Rng;
 
 /// How the classifier is trained.
@@ -98,29 +95,23 @@ impl LearnedTermination {
         let mut rng = Rng::stream(seed, "termination", 0);
         let shape = Shape::new(width, &cfg.hidden, 1, Activation::Relu);
         let mut stack = MlpEnsemble::new(shape, 1, Init::Uniform, Keep::Moments, &mut rng);
-        let mut x = PackedMatrix::new(cfg.batch_size, width);
-        let mut trace = Activations::new(stack.shape(), cfg.batch_size);
-        let alone = ThreadPool::new(1);
-        for update in 1..=cfg.updates {
-            for i in 0..cfg.batch_size {
-                let (from, label) = if i % 2 == 0 { (&ended, 1.0) } else { (&others, 0.0) };
-                let row = from[rng.below(from.len())] as usize;
-                load(&rows.obs, &rows.act, &rows.next_obs, row, (&mean, &inverse), &mut x, i);
-                trace.dout.data_mut()[i * LANES] = label;
-            }
-            trace.forward(stack.net(0), Weights::Current, &x, cfg.batch_size);
-            for i in 0..cfg.batch_size {
-                let probability = math::sigmoid::<math::Plain>(trace.out.data()[i * LANES]);
-                let label = &mut trace.dout.data_mut()[i * LANES];
-                *label = (probability - *label) / cfg.batch_size as f32;
-            }
-            trace.backward(stack.net(0), cfg.batch_size, None);
-            let adam = AdamStep::new(&AdamConfig::default(), cfg.lr, update);
-            let source = |_: usize, l: usize, _: usize| {
-                let (x, dy) = trace.source(l, &x);
-                (x, dy, cfg.batch_size)
+        let (alone, mut fitter) = (ThreadPool::new(1), Fitter::new(cfg.lr, 0.0));
+        for _ in 0..cfg.updates {
+            // Terminal rows at even places, others at odd ones.
+            let mut draw = |i: usize| {
+                let from = if i % 2 == 0 { &ended } else { &others };
+                from[rng.below(from.len())] as usize
             };
-            stack.train(&alone, 0..1, 1, source, &TrainStep { adam, decay: &[], tau: None });
+            let picks: Vec<usize> = (0..cfg.batch_size).map(&mut draw).collect();
+            let inputs = |i: usize, x: &mut [f32]| {
+                load(&rows.obs, &rows.act, &rows.next_obs, picks[i], (&mean, &inverse), x)
+            };
+            fitter.step(&mut stack, &alone, cfg.batch_size, inputs, |i, logit, gradient| {
+                let label = if i % 2 == 0 { 1.0 } else { 0.0 };
+                let probability = math::sigmoid::<math::Plain>(logit[0]);
+                gradient[0] = (probability - label) / cfg.batch_size as f32;
+                0.0
+            });
         }
         if stack.not_finite().is_some() {
             return Err(Error::Invalid(format!(
@@ -138,23 +129,10 @@ impl LearnedTermination {
 
     /// Whether each step ended its episode.
     pub fn done(&self, obs: &Mat, act: &Mat, next_obs: &Mat) -> Array1<bool> {
-        const CHUNK: usize = 120;
-        let rows = obs.nrows();
-        let mut x = PackedMatrix::new(CHUNK.min(rows), self.mean.len());
-        let mut trace = Activations::forward_only(self.stack.shape(), CHUNK.min(rows));
-        let mut out = Array1::from_elem(rows, false);
-        for first in (0..rows).step_by(CHUNK) {
-            let n = CHUNK.min(rows - first);
-            for i in 0..n {
-                load(obs, act, next_obs, first + i, (&self.mean, &self.inverse), &mut x, i);
-            }
-            trace.forward(self.stack.net(0), Weights::Current, &x, n);
-            for i in 0..n {
-                let logit = trace.out.data()[i * LANES];
-                out[first + i] = logit > self.cut || !logit.is_finite();
-            }
-        }
-        out
+        let mut logits = vec![0.0; obs.nrows()];
+        let load = |row: usize, x: &mut [f32]| load(obs, act, next_obs, row, (&self.mean, &self.inverse), x);
+        self.stack.predict(&ThreadPool::new(1), (0, Weights::Current), (&mut logits, 1), load);
+        logits.iter().map(|logit| *logit > self.cut || !logit.is_finite()).collect()
     }
 
     /// The classifier as named tensors.
@@ -201,18 +179,9 @@ fn value(obs: &Mat, act: &Mat, next: &Mat, row: usize, col: usize) -> f32 {
     }
 }
 
-fn load(
-    obs: &Mat,
-    act: &Mat,
-    next: &Mat,
-    row: usize,
-    scale: (&[f32], &[f32]),
-    x: &mut PackedMatrix,
-    to: usize,
-) {
-    for col in 0..scale.0.len() {
-        let at = x.at(to, col);
-        x.data_mut()[at] = (value(obs, act, next, row, col) - scale.0[col]) * scale.1[col];
+fn load(obs: &Mat, act: &Mat, next: &Mat, row: usize, scale: (&[f32], &[f32]), x: &mut [f32]) {
+    for (col, x) in x.iter_mut().enumerate() {
+        *x = (value(obs, act, next, row, col) - scale.0[col]) * scale.1[col];
     }
 }
 

@@ -4,12 +4,10 @@ use super::config::EnsembleConfig;
 use super::data::{Scaler, check_rows, shuffle, split};
 use super::ensemble::{Ensemble, holdout_error};
 use super::head::Bounds;
-use super::part::{self, Part};
+use super::part::{self, ModelShard};
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::nn::{
-    AdamConfig, AdamStep, Init, Keep, MlpEnsemble, Scalar, Shape, Tensors, ThreadPool, TrainStep,
-};
+use crate::nn::{Init, Keep, MlpEnsemble, Scalar, Shape, Tensors, ThreadPool, TrainStep};
 use crate::rng::Rng;
 
 /// An ensemble in training on some rows.
@@ -28,10 +26,9 @@ pub struct Trainer<'a> {
     stack: MlpEnsemble,
     best: MlpEnsemble,
     bounds: Bounds,
-    parts: Vec<Part>,
+    shards: Vec<ModelShard>,
     /// Sums of the gradients of the bounds, upper and lower.
     dbounds: [Vec<f64>; 2],
-    adam: AdamConfig,
     state: State,
 }
 
@@ -114,9 +111,8 @@ impl<'a> Trainer<'a> {
             stack,
             best,
             bounds: Bounds::new(obs + 1, cfg.max_log_var, cfg.min_log_var),
-            parts: Vec::new(),
+            shards: Vec::new(),
             dbounds: [vec![0.0; obs + 1], vec![0.0; obs + 1]],
-            adam: AdamConfig::default(),
             state: State {
                 updates: 0,
                 epoch: 0,
@@ -174,36 +170,30 @@ impl<'a> Trainer<'a> {
     /// One gradient step of every member on the rows `rows_of(member)`, all of one number; returns the members' mean
     /// negative log-likelihood before it.
     pub fn step_on<'r>(&mut self, rows_of: impl Fn(usize) -> &'r [u32] + Sync) -> Result<f64> {
-        part::cut(&mut self.parts, self.stack.shape(), rows_of(0).len(), &self.pool);
+        let (batch_size, width) = (rows_of(0).len(), self.rows.obs_dim() + 1);
+        part::cut(&mut self.shards, self.stack.shape(), batch_size, &self.pool);
         self.state.updates += 1;
-        let adam = AdamStep::new(&self.adam, self.cfg.lr, self.state.updates);
-        let width = self.rows.obs_dim() + 1;
+        let step = TrainStep { decay: &self.cfg.decay, ..TrainStep::new(self.cfg.lr, self.state.updates) };
         let [dmax, dmin] = &mut self.dbounds;
         dmax.fill(0.0);
         dmin.fill(0.0);
         let mut total = 0.0;
-        for part in &mut self.parts {
-            part.set_bounds(&self.bounds);
-        }
+        self.shards.iter_mut().for_each(|shard| shard.set_bounds(&self.bounds));
         for member in 0..self.cfg.members {
             let rows = rows_of(member);
-            assert_eq!(
-                rows.len(),
-                self.parts.last().map_or(0, |p| p.rows.end),
-                "one batch size for all members"
-            );
+            assert_eq!(rows.len(), batch_size, "one batch size for all members");
             let (stack, scaler, batch) = (&self.stack, &self.scaler, self.rows);
             let scale = 1.0 / (rows.len() * width) as f32;
-            self.pool.for_each_mut(&mut self.parts, |_, part| {
-                let mine = &rows[part.rows.clone()];
-                part.load(scaler, batch, |i| mine[i] as usize);
-                part.forward(stack.net(member));
-                part.backward(stack.net(member), |_| scale);
+            self.pool.for_each_mut(&mut self.shards, |_, shard| {
+                let mine = &rows[shard.shard.rows.clone()];
+                shard.load(scaler, batch, |i| mine[i] as usize);
+                shard.forward(stack, member);
+                shard.backward(stack, member, |_| scale);
             });
             let mut loss = 0.0;
-            for part in &self.parts {
-                loss = part.add_loss(loss);
-                part.add_bound_gradients(dmax, dmin);
+            for shard in &self.shards {
+                loss = shard.add_loss(loss);
+                shard.add_bound_gradients(dmax, dmin);
             }
             loss /= (rows.len() * width) as f64;
             if !loss.is_finite() {
@@ -214,16 +204,14 @@ impl<'a> Trainer<'a> {
                 )));
             }
             total += loss;
-            let parts = &self.parts;
-            let source = |_: usize, l: usize, part: usize| parts[part].source(l);
-            let step = TrainStep { adam, decay: &self.cfg.decay, tau: None };
-            self.stack.train(&self.pool, member..member + 1, parts.len(), source, &step);
+            let shards = &self.shards;
+            self.stack.train(&self.pool, member..member + 1, shards.len(), |i| &shards[i].shard, &step);
         }
         let weight = f64::from(self.cfg.bound_weight);
         let (lr, t) = (self.cfg.lr, self.state.updates);
         for i in 0..width {
-            self.bounds.max[i].step(&self.adam, lr, t, dmax[i] + weight);
-            self.bounds.min[i].step(&self.adam, lr, t, dmin[i] - weight);
+            self.bounds.max[i].step(lr, t, dmax[i] + weight);
+            self.bounds.min[i].step(lr, t, dmin[i] - weight);
         }
         Ok(total / self.cfg.members as f64)
     }

@@ -3,8 +3,8 @@
 use super::backward::{Backward, Slope, backward};
 use super::buffer::{Buf, LANES};
 use super::layer::{Activation, Forward, Weights, forward};
-use super::matrix::PackedMatrix;
-use super::mlp::Net;
+use super::mlp_ensemble::Net;
+use super::packed_matrix::PackedMatrix;
 use super::shape::Shape;
 
 /// What a network computed for some rows, and the gradients on the way back.
@@ -64,27 +64,17 @@ impl Activations {
             let from = l.checked_sub(1).map(|l| self.slot[l]);
             let activation = to.map(|_| net.shape.activation);
             let slope = self.slope.get_mut(l);
-            match (from, to) {
-                (None, None) => {
-                    let y = &mut self.out;
-                    forward(net.simd(), Forward { x, rows, layer, which, y, activation, slope });
-                }
-                (None, Some(to)) => {
-                    let y = &mut self.hidden[to];
-                    forward(net.simd(), Forward { x, rows, layer, which, y, activation, slope });
-                }
-                (Some(from), None) => {
-                    let (x, y) = (&self.hidden[from], &mut self.out);
-                    forward(net.simd(), Forward { x, rows, layer, which, y, activation, slope });
-                }
+            let (x, y) = match (from, to) {
+                (None, None) => (x, &mut self.out),
+                (None, Some(to)) => (x, &mut self.hidden[to]),
+                (Some(from), None) => (&self.hidden[from], &mut self.out),
                 (Some(from), Some(to)) => {
-                    let [x, y] = self
-                        .hidden
-                        .get_disjoint_mut([from, to])
-                        .expect("a layer reads one and writes another");
-                    forward(net.simd(), Forward { x, rows, layer, which, y, activation, slope });
+                    let pair = self.hidden.get_disjoint_mut([from, to]);
+                    let [x, y] = pair.expect("a layer reads one buffer and writes another");
+                    (&*x, y)
                 }
-            }
+            };
+            forward(net.simd(), Forward { x, rows, layer, which, y, activation, slope });
         }
     }
 
@@ -126,7 +116,7 @@ impl Activations {
     }
 
     /// Input of layer `l` (`x` for the first) and the loss's gradient at its output: what a weight gradient needs.
-    pub(crate) fn source<'s>(
+    pub(super) fn source<'s>(
         &'s self,
         l: usize,
         x: &'s PackedMatrix,

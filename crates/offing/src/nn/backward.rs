@@ -3,7 +3,7 @@
 use super::buffer::{Buf, LANES, Line, read, write};
 use super::layer::{Ahead, Panel};
 use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, tiles};
-use super::matrix::PackedMatrix;
+use super::packed_matrix::PackedMatrix;
 
 /// `dx = (dy·Wᵀ) ∘ slope` for the first `rows` rows and the panels `panels` of dx.
 pub(super) struct Backward<'a> {
@@ -121,7 +121,7 @@ fn backward_column(
     let used = (dx.cols() - p * LANES).min(LANES);
     weights[..used].copy_from_slice(&w[p * LANES..][..used]);
     for row in 0..rows {
-        let (d, mut line) = (dy.data()[row * LANES], weights);
+        let (d, mut line) = (dy.get(row, 0), weights);
         for w in &mut line {
             *w *= d;
         }

@@ -9,8 +9,8 @@ use super::backward::{Slope, scale};
 use super::buffer::{LANES, write};
 use super::layer::{Activation, Panel};
 use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, tiles};
-use super::matrix::PackedMatrix;
-use super::mlp::{Field, MlpEnsemble, Net};
+use super::mlp_ensemble::{Field, MlpEnsemble, Net};
+use super::packed_matrix::PackedMatrix;
 use super::shape::Shape;
 
 /// Room for the derivatives of one [`Activations`].
@@ -120,9 +120,9 @@ fn push_column(
         let inputs = h.cols();
         let mut sum = v[inputs];
         for k in 0..inputs {
-            sum += h.data()[h.at(row, k)] * v[k] + dh.map_or(0.0, |dh| dh.data()[dh.at(row, k)] * w[k]);
+            sum += h.get(row, k) * v[k] + dh.map_or(0.0, |dh| dh.get(row, k) * w[k]);
         }
-        y.data_mut()[row * LANES] = sum;
+        y.set(row, 0, sum);
     }
 }
 
@@ -232,7 +232,7 @@ mod tests {
                 let (up, down) = (at(1e-5), at(-1e-5));
                 for col in 0..outputs {
                     let numeric = (up[col] - down[col]) / 2e-5;
-                    let got = f64::from(tangent.out.data()[tangent.out.at(row, col)]);
+                    let got = f64::from(tangent.out.get(row, col));
                     assert!((got - numeric).abs() < 2e-5 * (1.0 + numeric.abs()), "{got} against {numeric}");
                 }
             }

@@ -1,4 +1,4 @@
-//! One dense layer, forward; the ways back are in [`super::backward`] and [`super::gradient`].
+//! One dense layer, forward; the ways back are in [`super::backward`] and [`super::weight_gradient`].
 //!
 //! A layer with `out` outputs is ⌈out/16⌉ panels of weights, each (inputs + 1) × 16, the last row being the bias. A
 //! layer with a single output is one column (a critic's head would waste 15 of 16 lanes).
@@ -6,7 +6,7 @@
 use super::buffer::{Buf, LANES, Line, read, write};
 use super::math::{self, Arithmetic, sigmoid};
 use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, tiles};
-use super::matrix::PackedMatrix;
+use super::packed_matrix::PackedMatrix;
 
 /// What follows a hidden layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -165,7 +165,7 @@ fn forward_one<K: Kernel>(
         let w: [&[f32]; 4] = std::array::from_fn(|q| layer[first + q.min(count - 1)].weights(which));
         let mut sums = [[0.0; LANES]; 4];
         for k in 0..=inputs {
-            let x = x.data()[x.at(0, k)];
+            let x = x.get(0, k);
             for q in 0..4 {
                 let w = read(w[q], k * LANES);
                 for j in 0..LANES {
@@ -231,7 +231,7 @@ fn forward_column(x: &PackedMatrix, rows: usize, w: &[f32], y: &mut PackedMatrix
                 sums[j] += x[j] * w[j];
             }
         }
-        y.data_mut()[row * LANES] = sum_lanes(sums);
+        y.set(row, 0, sum_lanes(sums));
     }
 }
 

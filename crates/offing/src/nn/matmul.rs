@@ -5,7 +5,7 @@
 //! results do not depend on how rows and panels are shared among threads.
 //!
 //! Why not a library: a general product packs both operands at every call; here weights and activations stay in the
-//! packed form of [`super::matrix`] between calls. On one Zen 3 core with a peak of 104 GFLOP/s, the best of 400 runs
+//! packed form of [`super::packed_matrix`] between calls. On one Zen 3 core with a peak of 104 GFLOP/s, the best of 400 runs
 //! was 100 here and 88 with the `gemm` crate 0.19 for 128 × 257 × 256, and 96 and 94 for 128 × 401 × 400.
 
 use super::buffer::LANES;

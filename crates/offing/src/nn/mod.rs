@@ -1,41 +1,45 @@
 //! Small networks at the speed of the machine: dense layers, Adam, tanh-Gaussian heads, threads.
 //!
-//! Everything is preallocated and fused: a gradient step allocates nothing, a layer's bias, activation and slope are
-//! applied while its product is in registers, and a weight's gradient is consumed by Adam the moment it is summed.
+//! Everything is preallocated and fused. A gradient step allocates nothing. A layer's bias, activation and slope are
+//! applied while its product is in registers. Adam consumes a weight's gradient the moment it is summed.
 //! Results are the same bits for any number of threads, because every sum has one fixed order.
+//!
+//! Two blocks run networks: [`MlpEnsemble::predict`] forward, [`Fitter::step`] forward and back. Losses that need more
+//! than one row or network at a time are built on [`Shard`] and [`MlpEnsemble::train`].
 
+mod activations;
 mod adam;
 mod backward;
 mod buffer;
-mod gaussian;
-mod gradient;
+mod jvp;
 mod layer;
 pub mod math;
 mod matmul;
-mod matrix;
-mod mlp;
+mod mlp_ensemble;
+mod packed_matrix;
 mod peak;
-mod pool;
+mod scratch_pool;
 mod shape;
-mod jvp;
-mod thread_pool;
+mod shard;
+mod tanh_gaussian;
 mod tensors;
 #[cfg(test)]
 mod tests;
-mod activations;
+mod thread_pool;
+mod weight_gradient;
 
 pub use activations::Activations;
-pub use adam::{AdamConfig, AdamStep, Scalar};
+pub use adam::{AdamStep, Scalar};
 pub use buffer::{Buf, LANES};
-pub use gaussian::{Noise, TanhGaussianHead};
 pub use jvp::Jvp;
 pub use layer::{Activation, Panel, Weights};
 pub use matmul::{Detected, Simd};
-pub use matrix::PackedMatrix;
-pub(crate) use mlp::TrainStep;
-pub use mlp::{Field, Init, Keep, MlpEnsemble, Net};
+pub use mlp_ensemble::{Field, Init, Keep, MlpEnsemble, Net};
+pub use packed_matrix::PackedMatrix;
 pub use peak::peak;
-pub use pool::ScratchPool;
+pub use scratch_pool::ScratchPool;
 pub use shape::Shape;
+pub use shard::{Fitter, Shard, TrainStep};
+pub use tanh_gaussian::{Noise, TanhGaussianHead};
 pub use tensors::Tensors;
 pub use thread_pool::ThreadPool;

@@ -16,7 +16,7 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use sha2::{Digest, Sha256};
 
-use super::mlp::{Field, MlpEnsemble};
+use super::mlp_ensemble::{Field, MlpEnsemble};
 use crate::error::{Error, Result};
 
 /// Key of the checksum in a file's metadata.

@@ -52,10 +52,10 @@ struct Case {
     plain: Plain,
     rows: Vec<Vec<f64>>,
     coefficients: Vec<f64>,
-    parts: Vec<(PackedMatrix, Activations, usize)>,
+    shards: Vec<Shard>,
 }
 
-/// A network with `rows` rows in parts of the given sizes, run forward and backward.
+/// The second of two networks, with rows in shards of the given sizes, run forward and backward.
 fn case(sizes: &[usize], activation: Activation, split: &[usize], simd_off: bool) -> Case {
     let mut rng = Rng::stream(3, "case", sizes.iter().sum::<usize>() as u64);
     let (inputs, outputs) = (sizes[0], sizes[sizes.len() - 1]);
@@ -69,22 +69,30 @@ fn case(sizes: &[usize], activation: Activation, split: &[usize], simd_off: bool
     let rows: Vec<Vec<f64>> =
         (0..total).map(|_| (0..inputs).map(|_| f64::from(rng.normal() as f32)).collect()).collect();
     let coefficients: Vec<f64> = (0..total * outputs).map(|_| f64::from(rng.normal() as f32)).collect();
-    let (mut parts, mut done) = (Vec::new(), 0);
+    let (mut shards, mut done) = (Vec::new(), 0);
     for &n in split {
         // Two rows more than needed: capacity and row count must not be confused.
         let mut x = PackedMatrix::new(n + 2, inputs);
         let flat: Vec<f32> = rows[done..done + n].iter().flatten().map(|&x| x as f32).collect();
         x.load_flat(&flat, inputs, 0);
-        let mut trace = Activations::new(stack.shape(), n + 2);
-        trace.forward(stack.net(1), Weights::Current, &x, n);
+        let mut shard = Shard { rows: done..done + n, x, nets: vec![Activations::new(stack.shape(), n + 2)] };
+        shard.forward(&stack, 1, Weights::Current);
         let flat: Vec<f32> =
             coefficients[done * outputs..(done + n) * outputs].iter().map(|&c| c as f32).collect();
-        trace.dout.load_flat(&flat, outputs, 0);
-        trace.backward(stack.net(1), n, None);
-        parts.push((x, trace, n));
+        shard.nets[0].dout.load_flat(&flat, outputs, 0);
+        shard.backward(&stack, 1);
+        shards.push(shard);
         done += n;
     }
-    Case { stack, plain, rows, coefficients, parts }
+    Case { stack, plain, rows, coefficients, shards }
+}
+
+/// The gradient of the case's network.
+fn gradient(case: &Case, simd_off: bool) -> MlpEnsemble {
+    let zeros = MlpEnsemble::zeros(case.stack.shape().clone(), 1, Keep::Weights);
+    let mut gradient = if simd_off { zeros.portable() } else { zeros };
+    gradient.set_to_gradient(case.shards.len(), |i| &case.shards[i]);
+    gradient
 }
 
 const SHAPES: [&[usize]; 5] = [&[5, 18, 7, 3], &[23, 33, 1], &[4, 16, 16, 16, 36], &[3, 2], &[40, 20, 1]];
@@ -106,11 +114,12 @@ fn outputs_equal_the_textbook_network() {
         for sizes in SHAPES {
             let case = case(sizes, activation, &[13, 1, 7], simd_off);
             let (outputs, mut row) = (sizes[sizes.len() - 1], 0);
-            for (x, trace, n) in &case.parts {
+            for shard in &case.shards {
+                let n = shard.rows.len();
                 let mut out = vec![0.0; n * outputs];
-                trace.out.store_flat(&mut out, outputs, 0);
+                shard.nets[0].out.store_flat(&mut out, outputs, 0);
                 let mut lean = Activations::forward_only(case.stack.shape(), n + 2);
-                lean.forward(case.stack.net(1), Weights::Current, x, *n);
+                lean.forward(case.stack.net(1), Weights::Current, &shard.x, n);
                 let mut again = vec![0.0; n * outputs];
                 lean.out.store_flat(&mut again, outputs, 0);
                 assert_eq!(out, again, "forward-only gives the same bits");
@@ -132,12 +141,9 @@ fn weight_gradients_equal_finite_differences() {
     {
         for sizes in SHAPES {
             let mut case = case(sizes, activation, &[6, 9], simd_off);
+            let gradient = gradient(&case, simd_off);
             for l in 0..sizes.len() - 1 {
-                let (dw, db) = case.stack.gradient(l, case.parts.len(), |part| {
-                    let (x, trace, n) = &case.parts[part];
-                    let (x, dy) = trace.source(l, x);
-                    (x, dy, *n)
-                });
+                let (dw, db) = gradient.get(0, l, Field::Weight);
                 for i in 0..dw.len() + db.len() {
                     let bias = i.checked_sub(dw.len());
                     let mut at = |step: f64| {
@@ -165,11 +171,11 @@ fn input_gradients_equal_finite_differences() {
         for sizes in SHAPES {
             let mut case = case(sizes, activation, &[11], false);
             let inputs = sizes[0];
-            let (_, trace, n) = &mut case.parts[0];
-            let mut dx = PackedMatrix::new(*n, inputs);
+            let n = case.shards[0].rows.len();
+            let mut dx = PackedMatrix::new(n, inputs);
             let cols = inputs / 2..inputs;
-            trace.input_gradient(case.stack.net(1), *n, cols.clone(), &mut dx);
-            for row in 0..*n {
+            case.shards[0].nets[0].input_gradient(case.stack.net(1), n, cols.clone(), &mut dx);
+            for row in 0..n {
                 for col in cols.clone() {
                     let mut at = |step: f64| {
                         case.rows[row][col] += step;
@@ -178,7 +184,7 @@ fn input_gradients_equal_finite_differences() {
                         loss
                     };
                     let numeric = (at(1e-6) - at(-1e-6)) / 2e-6;
-                    close(f64::from(dx.data()[dx.at(row, col)]), numeric, 2e-5, "input gradient");
+                    close(f64::from(dx.get(row, col)), numeric, 2e-5, "input gradient");
                 }
             }
         }
@@ -188,20 +194,20 @@ fn input_gradients_equal_finite_differences() {
 #[test]
 fn a_mapped_backward_pass_gives_the_rows_it_names() {
     let mut case = case(&[5, 18, 20, 1], Activation::Relu, &[14], false);
-    let (_, trace, n) = &mut case.parts[0];
-    let net = case.stack.net(1);
-    let mut all = PackedMatrix::new(*n, 5);
-    trace.input_gradient(net, *n, 0..5, &mut all);
+    let (n, net) = (case.shards[0].rows.len(), case.stack.net(1));
+    let trace = &mut case.shards[0].nets[0];
+    let mut all = PackedMatrix::new(n, 5);
+    trace.input_gradient(net, n, 0..5, &mut all);
     let map: Vec<u32> = vec![13, 2, 7];
     for (i, &row) in map.iter().enumerate() {
-        trace.dout.data_mut()[i * LANES] = case.coefficients[row as usize] as f32;
+        trace.dout.set(i, 0, case.coefficients[row as usize] as f32);
     }
     trace.backward(net, map.len(), Some(&map));
-    let mut some = PackedMatrix::new(*n, 5);
+    let mut some = PackedMatrix::new(n, 5);
     trace.input_gradient(net, map.len(), 0..5, &mut some);
     for (i, &row) in map.iter().enumerate() {
         for col in 0..5 {
-            assert_eq!(some.data()[some.at(i, col)], all.data()[all.at(row as usize, col)]);
+            assert_eq!(some.get(i, col), all.get(row as usize, col));
         }
     }
 }
@@ -210,15 +216,8 @@ fn a_mapped_backward_pass_gives_the_rows_it_names() {
 fn training_gives_the_same_bits_for_any_threads_and_any_split_of_the_rows() {
     let train = |threads: usize, split: &[usize]| {
         let mut case = case(&[23, 64, 48, 12], Activation::Silu, split, false);
-        let adam = AdamStep::new(&AdamConfig::default(), 1e-3, 1);
-        let parts = &case.parts;
-        let source = |_: usize, l: usize, part: usize| {
-            let (x, trace, n) = &parts[part];
-            let (x, dy) = trace.source(l, x);
-            (x, dy, *n)
-        };
-        let step = TrainStep { adam, decay: &[1e-3, 1e-4], tau: None };
-        case.stack.train(&ThreadPool::new(threads), 1..2, parts.len(), source, &step);
+        let step = TrainStep { decay: &[1e-3, 1e-4], ..TrainStep::new(1e-3, 1) };
+        case.stack.train(&ThreadPool::new(threads), 1..2, case.shards.len(), |i| &case.shards[i], &step);
         (0..3).map(|l| case.stack.get(1, l, Field::Weight)).collect::<Vec<_>>()
     };
     let one = train(1, &[30]);
@@ -231,38 +230,53 @@ fn training_gives_the_same_bits_for_any_threads_and_any_split_of_the_rows() {
 #[test]
 fn a_training_step_is_adam_on_the_gradient_with_decay() {
     let mut case = case(&[6, 17, 1], Activation::Relu, &[9], false);
-    let (x, trace, n) = &case.parts[0];
-    let adam = AdamStep::new(&AdamConfig::default(), 0.01, 1);
+    let step = TrainStep { decay: &[0.1, 0.1], ..TrainStep::new(0.01, 1) };
+    let gradient = gradient(&case, false);
     let mut wanted = Vec::new();
     for l in 0..2 {
         let (mut w, mut b) = case.stack.get(1, l, Field::Weight);
-        let (mut dw, db) = case.stack.gradient(l, 1, |_| {
-            let (x, dy) = trace.source(l, x);
-            (x, dy, *n)
-        });
+        let (mut dw, db) = gradient.get(0, l, Field::Weight);
         dw.iter_mut().zip(&w).for_each(|(d, w)| *d += 0.1 * w);
         for (p, g) in w.iter_mut().chain(&mut b).zip(dw.iter().chain(&db)) {
-            adam.apply(p, &mut 0.0, &mut 0.0, *g);
+            step.adam.apply(p, &mut 0.0, &mut 0.0, *g);
         }
         wanted.push((w, b));
     }
-    let source = |_: usize, l: usize, _: usize| {
-        let (x, dy) = trace.source(l, x);
-        (x, dy, *n)
-    };
-    case.stack.train(
-        &ThreadPool::new(2),
-        1..2,
-        1,
-        source,
-        &TrainStep { adam, decay: &[0.1, 0.1], tau: None },
-    );
+    case.stack.train(&ThreadPool::new(2), 1..2, 1, |i| &case.shards[i], &step);
     for (l, (w, b)) in wanted.iter().enumerate() {
         let (got_w, got_b) = case.stack.get(1, l, Field::Weight);
         for (got, want) in got_w.iter().chain(&got_b).zip(w.iter().chain(b)) {
             close(f64::from(*got), f64::from(*want), 1e-6, "weight");
         }
     }
+}
+
+#[test]
+fn a_fitted_row_loss_and_its_shards_give_the_same_bits_for_any_threads() {
+    let run = |threads: usize| {
+        let mut rng = Rng::stream(0, "fit", 0);
+        let shape = Shape::new(3, &[20], 2, Activation::Relu);
+        let mut net = MlpEnsemble::new(shape, 1, Init::Uniform, Keep::Moments, &mut rng);
+        let inputs: Vec<f32> = (0..900).map(|_| rng.normal() as f32).collect();
+        let (pool, mut fitter) = (ThreadPool::new(threads), Fitter::new(1e-2, 1e-3));
+        let load = |row: usize, x: &mut [f32]| x.copy_from_slice(&inputs[row * 3..][..3]);
+        let losses: Vec<f64> = (0..60)
+            .map(|_| {
+                fitter.step(&mut net, &pool, 300, load, |row, out, gradient| {
+                    let error = out[1] - inputs[row * 3] * inputs[row * 3 + 1];
+                    gradient[1] = 2.0 * error / 300.0;
+                    f64::from(error * error) / 300.0
+                })
+            })
+            .collect();
+        let mut out = vec![0.0; 600];
+        net.predict(&pool, (0, Weights::Current), (&mut out, 2), load);
+        (losses, out, net.flat(0))
+    };
+    let one = run(1);
+    assert!(one.0[59] < 0.3 * one.0[0], "{:?}", one.0);
+    assert_eq!(one, run(2));
+    assert_eq!(one, run(5));
 }
 
 #[test]

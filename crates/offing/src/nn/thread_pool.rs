@@ -13,6 +13,7 @@
 
 use std::any::Any;
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -101,11 +102,12 @@ impl ThreadPool {
         self.0.workers.len() + 1
     }
 
-    /// Into how many parts to cut `rows` rows: as many for each thread, of at most 128 rows, whose activations (of
-    /// 400 units) just fit a core's own cache.
-    pub fn parts(&self, rows: usize) -> usize {
+    /// Cuts `rows` rows into shards: as many for each thread, of at most 128 rows, whose activations (of 400 units) just
+    /// fit a core's own cache.
+    pub fn shards(&self, rows: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let threads = self.threads();
-        (threads * rows.div_ceil(threads * 128)).clamp(1, rows.max(1))
+        let count = (threads * rows.div_ceil(threads * 128)).clamp(1, rows.max(1));
+        (0..count).map(move |i| i * rows / count..(i + 1) * rows / count)
     }
 
     /// Calls `task(0)` … `task(count - 1)`, each once, in any order, and returns when all are done.

@@ -1,17 +1,12 @@
 //! The value baseline b(s, t): a ReLU network on the state and the time, fitted to discounted returns.
 
 use super::config::BaselineConfig;
-use super::policy::Standard;
+use super::policy::Standardizer;
 use super::regression::Regression;
 use crate::batch::Mat;
 use crate::error::{Error, Result};
-use crate::nn::{
-    Activation, Activations, Init, Keep, MlpEnsemble, PackedMatrix, Shape, Tensors, ThreadPool, Weights,
-};
+use crate::nn::{Activation, Init, Keep, MlpEnsemble, Shape, Tensors, ThreadPool, Weights};
 use crate::rng::Rng;
-
-/// Rows a thread takes at once when values are only read.
-const CHUNK: usize = 128;
 
 /// Steps in a unit of time, and the powers of time that are features.
 const TIME: f32 = 1000.0;
@@ -25,33 +20,26 @@ const FAR: f32 = 10.0;
 pub struct Baseline {
     epochs: usize,
     regression: Regression,
-    standard: Standard,
+    standardizer: Standardizer,
     /// What the network's output is multiplied by: the size of the first returns. 0 until these are known.
     scale: f64,
 }
 
 impl Baseline {
     /// A fresh baseline, which is 0 everywhere until it was fitted.
-    pub fn new(cfg: &BaselineConfig, standard: Standard, rng: &mut Rng) -> Self {
-        let shape = Shape::new(standard.width() + POWERS, &cfg.hidden, 1, Activation::Relu);
-        let stack = MlpEnsemble::new(shape, 1, Init::Uniform, Keep::Weights, rng);
-        let regression = Regression::of(&stack, cfg.lr, cfg.decay);
-        Self { epochs: cfg.epochs, regression, standard, scale: 0.0 }
+    pub fn new(cfg: &BaselineConfig, standardizer: Standardizer, rng: &mut Rng) -> Self {
+        let shape = Shape::new(standardizer.width() + POWERS, &cfg.hidden, 1, Activation::Relu);
+        let net = MlpEnsemble::new(shape, 1, Init::Uniform, Keep::Weights, rng);
+        let regression = Regression::new(&net, cfg.lr, cfg.decay);
+        Self { epochs: cfg.epochs, regression, standardizer, scale: 0.0 }
     }
 
     /// Values of states at times (steps since the start).
     pub fn values(&self, pool: &ThreadPool, obs: &Mat, time: &[u32]) -> Vec<f32> {
-        let (mut out, stack) = (vec![0.0; time.len()], &self.regression.stack);
-        let mut chunks: Vec<_> = out.chunks_mut(CHUNK).collect();
-        pool.for_each_mut(&mut chunks, |i, values| {
-            let (first, n) = (i * CHUNK, values.len());
-            let mut x = PackedMatrix::new(n, stack.shape().inputs(0));
-            let mut trace = Activations::forward_only(stack.shape(), n);
-            (0..n).for_each(|k| features(&self.standard, obs, time, first + k, &mut x, k));
-            trace.forward(stack.net(0), Weights::Current, &x, n);
-            trace.out.store_flat(values, 1, 0);
-            values.iter_mut().for_each(|v| *v = (f64::from(*v) * self.scale) as f32);
-        });
+        let mut out = vec![0.0; time.len()];
+        let load = |row: usize, x: &mut [f32]| features(&self.standardizer, obs, time, row, x);
+        self.regression.net.predict(pool, (0, Weights::Current), (&mut out, 1), load);
+        out.iter_mut().for_each(|v| *v = (f64::from(*v) * self.scale) as f32);
         out
     }
 
@@ -73,17 +61,16 @@ impl Baseline {
         if self.scale == 0.0 {
             self.scale = square.sqrt().max(1e-6);
         }
-        let (standard, scale, mut loss) = (&self.standard, self.scale, 0.0);
+        let (standardizer, scale, mut loss) = (&self.standardizer, self.scale, 0.0);
         for _ in 0..self.epochs {
-            let load =
-                |row: usize, x: &mut PackedMatrix, to: usize| features(standard, obs, time, row, x, to);
+            let load = |row: usize, x: &mut [f32]| features(standardizer, obs, time, row, x);
             let target = |row: usize, _: usize| (f64::from(returns[row]) / scale) as f32;
             loss = self.regression.pass(pool, (returns.len(), batch), load, target, rng, &mut || Ok(()))?;
         }
         if !loss.is_finite() {
             return Err(Error::Invalid(format!(
                 "the baseline's loss became {loss} after {} steps; lower npg.baseline.lr",
-                self.regression.steps
+                self.regression.fitter.steps
             )));
         }
         Ok(loss * scale.powi(2) / square.max(1e-12))
@@ -106,14 +93,10 @@ impl Baseline {
 }
 
 /// Features of a state at its time: the state, standardised and cut, and four powers of the time.
-fn features(standard: &Standard, obs: &Mat, time: &[u32], row: usize, x: &mut PackedMatrix, to: usize) {
-    for (col, &value) in obs.row(row).iter().enumerate() {
-        let at = x.at(to, col);
-        x.data_mut()[at] = standard.apply(col, value).clamp(-FAR, FAR);
-    }
+fn features(standardizer: &Standardizer, obs: &Mat, time: &[u32], row: usize, x: &mut [f32]) {
+    let (state, powers) = x.split_at_mut(standardizer.width());
+    standardizer.apply(obs.row(row), state);
+    state.iter_mut().for_each(|x| *x = x.clamp(-FAR, FAR));
     let time = time[row] as f32 / TIME;
-    for power in 0..POWERS {
-        let at = x.at(to, standard.width() + power);
-        x.data_mut()[at] = time.powi(power as i32 + 1);
-    }
+    powers.iter_mut().zip(1..).for_each(|(x, power)| *x = time.powi(power));
 }

@@ -19,14 +19,8 @@ pub fn clone_behaviour(
     rng: &mut Rng,
     tick: &mut dyn FnMut() -> Result<()>,
 ) -> Result<f64> {
-    let mut regression = Regression::of(&policy.stack, cfg.clone_lr, 0.0);
-    let standard = &policy.standard;
-    let load = |row: usize, x: &mut crate::nn::PackedMatrix, to: usize| {
-        for (col, &value) in data.obs.row(row).iter().enumerate() {
-            let at = x.at(to, col);
-            x.data_mut()[at] = standard.apply(col, value);
-        }
-    };
+    let mut regression = Regression::new(&policy.net, cfg.clone_lr, 0.0);
+    let load = |row: usize, x: &mut [f32]| policy.standardizer.apply(data.obs.row(row), x);
     let mut loss = 0.0;
     for _ in 0..cfg.clone_epochs {
         loss = regression.pass(pool, (data.len(), batch), load, |row, j| data.act[[row, j]], rng, tick)?;
@@ -36,6 +30,6 @@ pub fn clone_behaviour(
             "the cloning loss became {loss}; check the data for non-finite values, or lower npg.clone_lr"
         )));
     }
-    policy.stack.copy_weights(0, &regression.stack, 0);
+    policy.net.copy_weights(0, &regression.net, 0);
     Ok(loss)
 }

@@ -1,4 +1,4 @@
-//! The knobs of natural policy gradient.
+//! The settings of natural policy gradient.
 
 use serde::{Deserialize, Serialize};
 
@@ -72,7 +72,7 @@ impl Default for BaselineConfig {
 
 impl NpgConfig {
     /// Says what is wrong with the values, if anything.
-    pub fn check(&self) -> Result<()> {
+    pub fn validate(&self) -> Result<()> {
         let fail = |what: String| Err(Error::Invalid(format!("npg.{what}")));
         for (name, hidden) in [("hidden", &self.hidden), ("baseline.hidden", &self.baseline.hidden)] {
             // A layer of one unit is kept as a column and has no activation.
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn bad_values_are_named() {
-        NpgConfig::default().check().unwrap();
+        NpgConfig::default().validate().unwrap();
         let base = NpgConfig::default;
         for (cfg, word) in [
             (NpgConfig { hidden: vec![64, 1], ..base() }, "npg.hidden"),
@@ -133,7 +133,7 @@ mod tests {
                 "npg.baseline.decay",
             ),
         ] {
-            let error = cfg.check().unwrap_err().to_string();
+            let error = cfg.validate().unwrap_err().to_string();
             assert!(error.contains(word) && !error.contains('\n'), "{error}");
         }
     }

@@ -3,19 +3,16 @@
 //! Its actions have no bound; a world cuts them to [-1, 1]. The density is that of the action before the cut, so the cut
 //! is part of the world and the gradient stays exact.
 
-use ndarray::{ArrayView2, Axis};
+use ndarray::{ArrayView1, ArrayView2, Axis};
 
 use super::config::NpgConfig;
 use crate::batch::Mat;
 use crate::error::Result;
-use crate::nn::{
-    Activation, Activations, Field, Init, Keep, MlpEnsemble, Noise, PackedMatrix, ScratchPool, Shape,
-    Tensors, ThreadPool, Weights,
-};
+use crate::nn::{Activation, Field, Init, Keep, MlpEnsemble, Noise, Shape, Tensors, ThreadPool, Weights};
 use crate::rng::Rng;
 use crate::sac::Actor;
 
-/// Rows a thread takes at once.
+/// Rows a thread draws noise for at once.
 const CHUNK: usize = 128;
 
 /// A deviation below this is that of a constant column, which is only shifted.
@@ -24,22 +21,21 @@ const CONSTANT: f64 = 1e-6;
 /// A Gaussian policy.
 #[derive(Clone, Debug)]
 pub struct GaussianPolicy {
-    pub(super) stack: MlpEnsemble,
+    pub(super) net: MlpEnsemble,
     pub(super) log_std: Vec<f32>,
     range: [f32; 2],
-    pub(super) standard: Standard,
-    scratch: ScratchPool<(PackedMatrix, Activations)>,
+    pub(super) standardizer: Standardizer,
 }
 
 /// How states are brought to mean 0 and deviation 1 before a network sees them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Standard {
+pub struct Standardizer {
     shift: Vec<f32>,
     /// 1 / deviation.
     inverse: Vec<f32>,
 }
 
-impl Standard {
+impl Standardizer {
     /// From the columns of `obs`.
     pub fn of(obs: &Mat) -> Self {
         let rows = obs.nrows().max(1) as f64;
@@ -64,39 +60,30 @@ impl Standard {
         self.shift.len()
     }
 
-    /// Entry `col` of a state, standardised.
-    #[inline(always)]
-    pub(super) fn apply(&self, col: usize, x: f32) -> f32 {
-        (x - self.shift[col]) * self.inverse[col]
-    }
-
-    /// Puts rows `first..first + rows` of `obs`, standardised, into `to`.
-    pub(super) fn load(&self, obs: ArrayView2<'_, f32>, first: usize, rows: usize, to: &mut PackedMatrix) {
-        let mut line = vec![0.0; self.width()];
-        for row in 0..rows {
-            let source = obs.row(first + row);
-            line.iter_mut().zip(source).enumerate().for_each(|(col, (to, x))| *to = self.apply(col, *x));
-            to.load_row(row, &line, 0);
+    /// Writes the standardised state into `to`.
+    pub(super) fn apply(&self, obs: ArrayView1<'_, f32>, to: &mut [f32]) {
+        for (col, (to, x)) in to.iter_mut().zip(obs).enumerate() {
+            *to = (x - self.shift[col]) * self.inverse[col];
         }
     }
 }
 
 impl GaussianPolicy {
     /// A fresh policy, whose mean hardly depends on the state at first.
-    pub fn new(cfg: &NpgConfig, standard: Standard, act_dim: usize, rng: &mut Rng) -> Self {
-        let shape = Shape::new(standard.width(), &cfg.hidden, act_dim, Activation::Tanh);
-        let mut stack = MlpEnsemble::new(shape, 1, Init::Uniform, Keep::Weights, rng);
-        let last = stack.shape().layers() - 1;
-        let (mut weight, mut bias) = stack.get(0, last, Field::Weight);
+    pub fn new(cfg: &NpgConfig, standardizer: Standardizer, act_dim: usize, rng: &mut Rng) -> Self {
+        let shape = Shape::new(standardizer.width(), &cfg.hidden, act_dim, Activation::Tanh);
+        let mut net = MlpEnsemble::new(shape, 1, Init::Uniform, Keep::Weights, rng);
+        let last = net.shape().layers() - 1;
+        let (mut weight, mut bias) = net.get(0, last, Field::Weight);
         weight.iter_mut().chain(&mut bias).for_each(|w| *w *= 0.01);
-        stack.set(0, last, Field::Weight, &weight, &bias);
+        net.set(0, last, Field::Weight, &weight, &bias);
         let log_std = vec![cfg.log_std; act_dim];
-        Self { stack, log_std, range: cfg.log_std_range, standard, scratch: ScratchPool::default() }
+        Self { net, log_std, range: cfg.log_std_range, standardizer }
     }
 
     /// Width of an observation.
     pub fn obs_dim(&self) -> usize {
-        self.standard.width()
+        self.standardizer.width()
     }
 
     /// Width of an action.
@@ -120,38 +107,29 @@ impl GaussianPolicy {
         let (rows, width) = (obs.nrows(), self.act_dim());
         assert_eq!(obs.ncols(), self.obs_dim(), "observations of the width this policy was made for");
         let mut act = vec![0.0; rows * width];
+        let load = |row: usize, x: &mut [f32]| self.standardizer.apply(obs.row(row), x);
+        self.net.predict(pool, (0, Weights::Current), (&mut act, width), load);
         let std: Vec<f32> = self.log_std.iter().map(|l| l.exp()).collect();
         let mut chunks: Vec<_> = act.chunks_mut(CHUNK * width).collect();
-        let make = || {
-            (PackedMatrix::new(CHUNK, self.obs_dim()), Activations::forward_only(self.stack.shape(), CHUNK))
-        };
         pool.for_each_mut(&mut chunks, |i, act| {
-            let (first, n) = (i * CHUNK, act.len() / width);
-            noise.fill(first, width, act);
-            self.scratch.with(make, |(x, trace)| {
-                self.standard.load(obs, first, n, x);
-                trace.forward(self.stack.net(0), Weights::Current, x, n);
-                for (row, act) in act.chunks_exact_mut(width).enumerate() {
-                    for (j, a) in act.iter_mut().enumerate() {
-                        *a = trace.out.data()[trace.out.at(row, j)] + std[j] * *a;
-                    }
-                }
-            });
+            let mut eps = vec![0.0; act.len()];
+            noise.fill(i * CHUNK, width, &mut eps);
+            act.iter_mut().zip(&eps).zip(std.iter().cycle()).for_each(|((a, eps), std)| *a += std * eps);
         });
         Mat::from_shape_vec((rows, width), act).expect("one action a row was written")
     }
 
     /// All parameters in one run: the network's, then log σ.
     pub fn params(&self) -> Vec<f32> {
-        let mut flat = self.stack.flat(0);
+        let mut flat = self.net.flat(0);
         flat.extend(&self.log_std);
         flat
     }
 
     /// Sets what [`GaussianPolicy::params`] gets; log σ is clamped.
     pub fn set_params(&mut self, params: &[f32]) {
-        let (weights, log_std) = params.split_at(self.stack.params());
-        self.stack.set_flat(0, weights);
+        let (weights, log_std) = params.split_at(self.net.params());
+        self.net.set_flat(0, weights);
         self.log_std = log_std.iter().map(|l| l.clamp(self.range[0], self.range[1])).collect();
     }
 
@@ -159,16 +137,16 @@ impl GaussianPolicy {
     /// first layer.
     pub fn to_policy(&self) -> Tensors {
         let mut out = Tensors::default();
-        let (shape, last) = (self.stack.shape(), self.stack.shape().layers() - 1);
+        let (shape, last) = (self.net.shape(), self.net.shape().layers() - 1);
         for l in 0..=last {
-            let (mut weight, mut bias) = self.stack.get(0, l, Field::Weight);
+            let (mut weight, mut bias) = self.net.get(0, l, Field::Weight);
             let inputs = shape.inputs(l);
             if l == 0 {
                 for (row, bias) in weight.chunks_exact_mut(inputs).zip(&mut bias) {
                     let mut sum = f64::from(*bias);
                     for (col, w) in row.iter_mut().enumerate() {
-                        let folded = f64::from(*w) * f64::from(self.standard.inverse[col]);
-                        sum -= folded * f64::from(self.standard.shift[col]);
+                        let folded = f64::from(*w) * f64::from(self.standardizer.inverse[col]);
+                        sum -= folded * f64::from(self.standardizer.shift[col]);
                         *w = folded as f32;
                     }
                     *bias = sum as f32;
@@ -204,7 +182,7 @@ impl GaussianPolicy {
 
     /// Takes back what [`GaussianPolicy::save`] gave.
     pub fn load(&mut self, from: &Tensors) -> Result<()> {
-        let params = from.f32("params", &[self.stack.params() + self.act_dim()])?;
+        let params = from.f32("params", &[self.net.params() + self.act_dim()])?;
         self.set_params(&params);
         Ok(())
     }

@@ -5,15 +5,16 @@
 //! matrix is the Hessian of mean KL(π_old ‖ π_θ) there: Jᵀ Σ⁻¹ J for the network (J the mean's derivative, exact because the
 //! second derivative of the mean is multiplied by a difference of means, which is 0) and 2 for each log σ.
 //!
-//! Rows are cut into parts of fixed size, each part's sums are made by one thread and joined in order in f64, so threads
-//! change no bit.
+//! Rows are cut into shards of fixed size. One thread makes a shard's sums, which are joined in order in f64, so the number
+//! of threads changes no bit.
 
 use super::policy::GaussianPolicy;
 use crate::batch::Mat;
-use crate::nn::{Activations, Jvp, Keep, MlpEnsemble, PackedMatrix, ThreadPool, Weights};
+use crate::nn::{Jvp, Keep, MlpEnsemble, Shard, ThreadPool, Weights};
 
-/// Rows of a part: their activations stay in a core's own cache from one pass to the next.
-const PART: usize = 256;
+/// Rows of a shard, whatever the number of threads: the sums are made shard by shard. Their activations stay in a core's own
+/// cache from one pass to the next.
+const ROWS: usize = 256;
 
 /// The samples of one update, seen from the policy that made them.
 pub struct Surrogate<'a> {
@@ -23,17 +24,14 @@ pub struct Surrogate<'a> {
     advantage: &'a [f32],
     /// σ⁻².
     precision: Vec<f32>,
-    parts: Vec<Part>,
+    shards: Vec<SurrogateShard>,
     direction: MlpEnsemble,
 }
 
-struct Part {
-    first: usize,
-    rows: usize,
-    x: PackedMatrix,
-    trace: Activations,
+struct SurrogateShard {
+    shard: Shard,
     tangent: Jvp,
-    /// Sum over the part's rows of the gradient of the network's weights.
+    /// Sum over the shard's rows of the gradient of the network's weights.
     gradient: MlpEnsemble,
     /// Σ over rows, for each log σ.
     log_std: Vec<f64>,
@@ -52,31 +50,30 @@ impl<'a> Surrogate<'a> {
         act: &'a Mat,
         advantage: &'a [f32],
     ) -> Self {
-        let (rows, width, shape) = (obs.nrows(), policy.act_dim(), policy.stack.shape());
+        let (rows, width, shape) = (obs.nrows(), policy.act_dim(), policy.net.shape());
         assert!(act.dim() == (rows, width) && advantage.len() == rows, "one action and advantage a state");
-        let part = |i: usize| {
-            let (first, n) = (i * PART, PART.min(rows - i * PART));
-            Part {
-                first,
-                rows: n,
-                x: PackedMatrix::new(n, policy.obs_dim()),
-                trace: Activations::new(shape, n),
-                tangent: Jvp::new(shape, n),
+        let shard = |i: usize| {
+            let rows = i * ROWS..rows.min((i + 1) * ROWS);
+            SurrogateShard {
+                tangent: Jvp::new(shape, rows.len()),
                 gradient: MlpEnsemble::zeros(shape.clone(), 1, Keep::Weights),
                 log_std: vec![0.0; width],
-                mean: vec![0.0; n * width],
+                mean: vec![0.0; rows.len() * width],
                 sums: [0.0; 2],
+                shard: Shard::new(shape, rows, 1),
             }
         };
-        let mut parts: Vec<Part> = (0..rows.div_ceil(PART)).map(part).collect();
-        pool.for_each_mut(&mut parts, |_, p| {
-            policy.standard.load(obs.view(), p.first, p.rows, &mut p.x);
-            p.trace.forward(policy.stack.net(0), Weights::Current, &p.x, p.rows);
-            p.trace.out.store_flat(&mut p.mean, width, 0);
+        let mut shards: Vec<SurrogateShard> = (0..rows.div_ceil(ROWS)).map(shard).collect();
+        pool.for_each_mut(&mut shards, |_, s| {
+            let first = s.shard.rows.start;
+            let load = |i: usize, x: &mut [f32]| policy.standardizer.apply(obs.row(first + i), x);
+            s.shard.x.fill_rows(s.shard.rows.len(), load);
+            s.shard.forward(&policy.net, 0, Weights::Current);
+            s.shard.nets[0].out.store_flat(&mut s.mean, width, 0);
         });
         let precision = policy.log_std.iter().map(|&l| (-2.0 * f64::from(l)).exp() as f32).collect();
         let direction = MlpEnsemble::zeros(shape.clone(), 1, Keep::Weights);
-        Self { policy, pool, act, advantage, precision, parts, direction }
+        Self { policy, pool, act, advantage, precision, shards, direction }
     }
 
     fn rows(&self) -> f64 {
@@ -86,24 +83,22 @@ impl<'a> Surrogate<'a> {
     /// ∇L at the old policy, in the order of [`GaussianPolicy::params`].
     pub fn gradient(&mut self) -> Vec<f64> {
         let (policy, act, advantage, precision) = (self.policy, self.act, self.advantage, &self.precision);
-        self.pool.for_each_mut(&mut self.parts, |_, p| {
+        self.pool.for_each_mut(&mut self.shards, |_, s| {
             let width = precision.len();
-            p.log_std.fill(0.0);
-            for i in 0..p.rows {
-                let (row, mean) = (p.first + i, &p.mean[i * width..][..width]);
+            s.log_std.fill(0.0);
+            for (i, row) in s.shard.rows.clone().enumerate() {
                 for j in 0..width {
-                    let off = act[[row, j]] - mean[j];
-                    let at = p.trace.dout.at(i, j);
-                    p.trace.dout.data_mut()[at] = advantage[row] * off * precision[j];
+                    let off = act[[row, j]] - s.mean[i * width + j];
+                    s.shard.nets[0].dout.set(i, j, advantage[row] * off * precision[j]);
                     let square = f64::from(off).powi(2) * f64::from(precision[j]);
-                    p.log_std[j] += f64::from(advantage[row]) * (square - 1.0);
+                    s.log_std[j] += f64::from(advantage[row]) * (square - 1.0);
                 }
             }
-            p.back(policy);
+            s.backward(policy);
         });
-        let mut gradient = MlpEnsemble::sum(self.parts.iter().map(|p| &p.gradient));
-        gradient
-            .extend((0..self.precision.len()).map(|j| self.parts.iter().map(|p| p.log_std[j]).sum::<f64>()));
+        let mut gradient = MlpEnsemble::sum(self.shards.iter().map(|s| &s.gradient));
+        let log_std = |j: usize| self.shards.iter().map(|s| s.log_std[j]).sum::<f64>();
+        gradient.extend((0..self.precision.len()).map(log_std));
         let rows = self.rows();
         gradient.iter_mut().for_each(|g| *g /= rows);
         gradient
@@ -116,17 +111,17 @@ impl<'a> Surrogate<'a> {
         let narrow: Vec<f32> = weights.iter().map(|&v| v as f32).collect();
         self.direction.set_flat(0, &narrow);
         let direction = &self.direction;
-        self.pool.for_each_mut(&mut self.parts, |_, p| {
-            p.tangent.along(policy.stack.net(0), direction.net(0), &p.trace, &p.x, p.rows);
-            for i in 0..p.rows {
+        self.pool.for_each_mut(&mut self.shards, |_, s| {
+            let Shard { rows, x, nets } = &mut s.shard;
+            s.tangent.along(policy.net.net(0), direction.net(0), &nets[0], x, rows.len());
+            for i in 0..rows.len() {
                 for (j, precision) in precision.iter().enumerate() {
-                    let at = p.trace.dout.at(i, j);
-                    p.trace.dout.data_mut()[at] = p.tangent.out.data()[at] * precision;
+                    nets[0].dout.set(i, j, s.tangent.out.get(i, j) * precision);
                 }
             }
-            p.back(policy);
+            s.backward(policy);
         });
-        let mut product = MlpEnsemble::sum(self.parts.iter().map(|p| &p.gradient));
+        let mut product = MlpEnsemble::sum(self.shards.iter().map(|s| &s.gradient));
         product.iter_mut().for_each(|x| *x /= rows);
         product.extend(log_std.iter().map(|v| 2.0 * v));
         product
@@ -135,37 +130,33 @@ impl<'a> Surrogate<'a> {
     /// L of `new` and mean KL(old ‖ new). Ends the use of this value: activations are overwritten.
     pub fn compare(mut self, new: &GaussianPolicy) -> (f64, f64) {
         let (old, act, advantage) = (self.policy, self.act, self.advantage);
-        self.pool.for_each_mut(&mut self.parts, |_, p| {
+        self.pool.for_each_mut(&mut self.shards, |_, s| {
             let width = old.act_dim();
-            p.trace.forward(new.stack.net(0), Weights::Current, &p.x, p.rows);
-            p.sums = [0.0; 2];
-            for i in 0..p.rows {
+            s.shard.forward(&new.net, 0, Weights::Current);
+            s.sums = [0.0; 2];
+            for (i, row) in s.shard.rows.clone().enumerate() {
                 let (mut log_ratio, mut kl) = (0.0, 0.0);
                 for j in 0..width {
-                    let a = f64::from(act[[p.first + i, j]]);
-                    let was = Normal::new(p.mean[i * width + j], old.log_std[j]);
-                    let is = Normal::new(p.trace.out.data()[p.trace.out.at(i, j)], new.log_std[j]);
+                    let a = f64::from(act[[row, j]]);
+                    let was = Normal::new(s.mean[i * width + j], old.log_std[j]);
+                    let is = Normal::new(s.shard.nets[0].out.get(i, j), new.log_std[j]);
                     log_ratio += is.log_density(a) - was.log_density(a);
                     kl += was.kl(&is);
                 }
-                p.sums[0] += log_ratio.exp() * f64::from(advantage[p.first + i]);
-                p.sums[1] += kl;
+                s.sums[0] += log_ratio.exp() * f64::from(advantage[row]);
+                s.sums[1] += kl;
             }
         });
-        let mean = |k: usize| self.parts.iter().map(|p| p.sums[k]).sum::<f64>() / self.rows();
+        let mean = |k: usize| self.shards.iter().map(|s| s.sums[k]).sum::<f64>() / self.rows();
         (mean(0), mean(1))
     }
 }
 
-impl Part {
-    /// Takes `dout` back to the gradient of the weights, summed over the part's rows.
-    fn back(&mut self, policy: &GaussianPolicy) {
-        self.trace.backward(policy.stack.net(0), self.rows, None);
-        let (trace, x, rows) = (&self.trace, &self.x, self.rows);
-        self.gradient.gradient_of_part(|l| {
-            let (x, dy) = trace.source(l, x);
-            (x, dy, rows)
-        });
+impl SurrogateShard {
+    /// Takes `dout` back to the gradient of the weights, summed over the shard's rows.
+    fn backward(&mut self, policy: &GaussianPolicy) {
+        self.shard.backward(&policy.net, 0);
+        self.gradient.set_to_gradient(1, |_| &self.shard);
     }
 }
 

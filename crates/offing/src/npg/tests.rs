@@ -1,12 +1,11 @@
 //! Natural policy gradient against a plain f64 version of the policy and finite differences of it.
 
-use super::solve::dot;
+use super::conjugate_gradient::dot;
 use super::*;
 use crate::batch::{Batch, Mat};
 use crate::nn::{Noise, ThreadPool};
 use crate::policy::{Deterministic, Policy, TanhGaussian};
 use crate::rng::Rng;
-use crate::sac::Mean;
 
 const HIDDEN: [usize; 2] = [18, 7];
 
@@ -25,7 +24,7 @@ struct Case {
 fn case(rows: usize, act_dim: usize) -> Case {
     let mut rng = Rng::stream(1, "case", act_dim as u64);
     let obs = Mat::from_shape_fn((rows, 4), |(_, j)| (j as f64 + rng.normal() * (j + 1) as f64) as f32);
-    let mut policy = GaussianPolicy::new(&cfg(), Standard::of(&obs), act_dim, &mut rng);
+    let mut policy = GaussianPolicy::new(&cfg(), Standardizer::of(&obs), act_dim, &mut rng);
     let params: Vec<f32> = policy.params().iter().map(|p| p + 0.3 * rng.normal() as f32).collect();
     policy.set_params(&params);
     let act = policy.sample(&ThreadPool::new(1), obs.view(), Noise::Key(3));
@@ -35,8 +34,9 @@ fn case(rows: usize, act_dim: usize) -> Case {
 
 /// The mean of a state by the textbook, in f64.
 fn mean(case: &Case, params: &[f64], row: usize) -> Vec<f64> {
-    let mut x: Vec<f64> =
-        (0..4).map(|col| f64::from(case.policy.standard.apply(col, case.obs[[row, col]]))).collect();
+    let mut obs = [0.0; 4];
+    case.policy.standardizer.apply(case.obs.row(row), &mut obs);
+    let mut x = wide(&obs);
     let sizes = [4, HIDDEN[0], HIDDEN[1], case.policy.act_dim()];
     let mut at = 0;
     for (l, pair) in sizes.windows(2).enumerate() {
@@ -135,7 +135,7 @@ fn an_update_is_the_dense_natural_gradient_and_its_figures_are_those_of_the_form
     let gradient = surrogate.gradient();
     let columns: Vec<Vec<f64>> = (0..n).map(|i| surrogate.fisher(&unit(n, i))).collect();
     let mut new = old.clone();
-    let found = improve(&cfg, &mut new, &pool, &case.obs, &case.act, &case.advantage).unwrap();
+    let found = npg_step(&cfg, &mut new, &pool, &case.obs, &case.act, &case.advantage).unwrap();
     // (F + damping)·(θ' − θ) / step = g, with F column by column.
     let moved: Vec<f64> = wide(&new.params()).iter().zip(&theta).map(|(a, b)| (a - b) / found.step).collect();
     let size = dot(&gradient, &gradient).sqrt();
@@ -156,9 +156,12 @@ fn threads_do_not_change_a_bit() {
     let case = case(1000, 3);
     let run = |threads: usize| {
         let (pool, mut policy) = (ThreadPool::new(threads), case.policy.clone());
-        let found = improve(&cfg(), &mut policy, &pool, &case.obs, &case.act, &case.advantage).unwrap();
-        let mut baseline =
-            Baseline::new(&BaselineConfig::default(), Standard::of(&case.obs), &mut Rng::stream(0, "b", 0));
+        let found = npg_step(&cfg(), &mut policy, &pool, &case.obs, &case.act, &case.advantage).unwrap();
+        let mut baseline = Baseline::new(
+            &BaselineConfig::default(),
+            Standardizer::of(&case.obs),
+            &mut Rng::stream(0, "b", 0),
+        );
         let time: Vec<u32> = (0..1000).map(|i| i % 40).collect();
         let mut rng = Rng::stream(0, "fit", 0);
         let error = baseline.fit(&pool, &case.obs, &time, &case.advantage, 96, &mut rng).unwrap();
@@ -177,7 +180,7 @@ fn a_baseline_learns_returns_of_any_size_and_resumes_bit_for_bit() {
     let returns: Vec<f32> =
         (0..rows).map(|i| 3000.0 * (obs[[i, 0]] - 5.0) - 10.0 * time[i] as f32 + 4000.0).collect();
     let cfg = BaselineConfig::default();
-    let mut baseline = Baseline::new(&cfg, Standard::of(&obs), &mut rng);
+    let mut baseline = Baseline::new(&cfg, Standardizer::of(&obs), &mut rng);
     assert!(baseline.values(&pool, &obs, &time).iter().all(|&v| v == 0.0), "nothing is known yet");
     let first = baseline.fit(&pool, &obs, &time, &returns, 256, &mut rng).unwrap();
     let mut last = first;
@@ -188,7 +191,7 @@ fn a_baseline_learns_returns_of_any_size_and_resumes_bit_for_bit() {
     let values = baseline.values(&pool, &obs, &time);
     let off: f32 = values.iter().zip(&returns).map(|(v, r)| (v - r).abs()).sum::<f32>() / rows as f32;
     assert!(off < 700.0, "{off}");
-    let mut again = Baseline::new(&cfg, Standard::of(&obs), &mut Rng::stream(9, "other", 0));
+    let mut again = Baseline::new(&cfg, Standardizer::of(&obs), &mut Rng::stream(9, "other", 0));
     again.load(&baseline.save()).unwrap();
     for b in [&mut baseline, &mut again] {
         b.fit(&pool, &obs, &time, &returns, 256, &mut Rng::stream(5, "go on", 0)).unwrap();
@@ -211,7 +214,7 @@ fn cloning_learns_the_data_and_the_written_policy_acts_like_the_trained_one() {
         done: ndarray::Array1::from_elem(rows, false),
     };
     let cfg = NpgConfig { clone_epochs: 60, ..NpgConfig::default() };
-    let mut policy = GaussianPolicy::new(&cfg, Standard::of(&data.obs), 2, &mut rng);
+    let mut policy = GaussianPolicy::new(&cfg, Standardizer::of(&data.obs), 2, &mut rng);
     let kept = policy.log_std().to_vec();
     let mut ticks = 0;
     let mut tick = || {
@@ -230,13 +233,13 @@ fn cloning_learns_the_data_and_the_written_policy_acts_like_the_trained_one() {
     for row in (0..rows).step_by(100) {
         let obs = data.obs.row(row).to_vec();
         Deterministic(&plain).act(&obs, &mut rng, &mut a);
-        Mean(&actor).act(&obs, &mut rng, &mut b);
+        Deterministic(&actor).act(&obs, &mut rng, &mut b);
         for j in 0..2 {
             let want = means[[row, j]].clamp(-1.0, 1.0);
             assert!((a[j] - want).abs() < 1e-5 && (b[j] - want).abs() < 1e-5, "{a:?} {b:?} {want}");
         }
     }
-    let mut other = GaussianPolicy::new(&cfg, Standard::of(&data.obs), 2, &mut rng);
+    let mut other = GaussianPolicy::new(&cfg, Standardizer::of(&data.obs), 2, &mut rng);
     other.load(&policy.save()).unwrap();
     assert_eq!(other.params(), policy.params());
     let mut broken = data.clone();

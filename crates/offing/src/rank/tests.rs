@@ -16,7 +16,7 @@ use crate::policy::Policy;
 use crate::rng::Rng;
 use crate::rollout::ModelRollout;
 use crate::run::ControlFlow;
-use crate::sac::Mean;
+use crate::sac::Deterministic;
 use crate::stats::spearman;
 use crate::uncertainty::{BuildContext, UncertaintyConfig};
 
@@ -56,7 +56,7 @@ const GAINS: [f32; 4] = [1.0, 0.3, 0.1, 0.0];
 fn truth() -> Vec<f64> {
     let new = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::new())) };
     let envs = EnvPool::new(&new);
-    GAINS.iter().map(|&g| evaluate(&envs, &Mean(&steer(g)), 50, 0).unwrap().mean()).collect()
+    GAINS.iter().map(|&g| evaluate(&envs, &Deterministic(&steer(g)), 50, 0).unwrap().mean()).collect()
 }
 
 fn quick() -> FittedQConfig {

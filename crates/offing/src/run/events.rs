@@ -1,10 +1,10 @@
-//! The metrics once more, as TensorBoard reads them: `tensorboard --logdir runs`.
+//! The metrics in TensorBoard's format: `tensorboard --logdir runs`.
 //!
-//! An event file is a row of records, each with its length and two checksums; a record is a protocol buffer with a step
-//! and its scalars. That is little enough to write here: the crates for it bring protocol-buffer compilers along.
+//! An event file is a sequence of records, each with its length and two checksums. A record is a protocol buffer with a
+//! step and its scalars.
 //!
-//! Events carry no timer, as metrics do not: the wall time of each is 0, so equal seeds give equal bytes. TensorBoard's
-//! axis of steps is right; its axes of time say nothing.
+//! Like the metrics, events carry no time: the wall time of each is 0, so equal seeds give equal bytes. In TensorBoard,
+//! use the axis of steps.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::Record;
 use crate::error::{Error, Result};
 use crate::home::write_atomic;
+use crate::proto::Message;
 
 /// The open event file.
 #[derive(Debug)]
@@ -24,8 +25,8 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Writes the file anew from everything recorded so far and leaves it open for more. Steps that a resumed run took
-    /// back are not in `records`, so none is there twice.
+    /// Rewrites the file from everything recorded so far and leaves it open for more. `records` lacks the steps that a
+    /// resumed run repeats, so no step is written twice.
     pub(super) fn rewrite(path: &Path, records: &[Record]) -> Result<Self> {
         write_atomic(path, |f| {
             f.write_all(&frame(&version()))?;
@@ -45,55 +46,16 @@ impl Events {
 
 /// The first event of every file: which layout follows.
 fn version() -> Vec<u8> {
-    let mut out = Vec::new();
-    put_bytes(&mut out, 3, b"brain.Event:2");
-    out
+    Message::default().text(3, "brain.Event:2").0
 }
 
 /// An event with the step and every number of a record; what is no number has no curve.
 fn event(record: &Record) -> Vec<u8> {
-    let mut summary = Vec::new();
-    for (tag, value) in record.iter().filter(|(tag, _)| *tag != "step") {
-        if let Some(number) = value.as_f64() {
-            let mut scalar = Vec::new();
-            put_bytes(&mut scalar, 1, tag.as_bytes());
-            put_key(&mut scalar, 2, Wire::Fixed32);
-            scalar.extend((number as f32).to_le_bytes());
-            put_bytes(&mut summary, 1, &scalar);
-        }
-    }
-    let mut out = Vec::new();
-    put_key(&mut out, 2, Wire::Varint);
-    put_varint(&mut out, record.get("step").and_then(Value::as_u64).unwrap_or(0));
-    put_bytes(&mut out, 5, &summary);
-    out
-}
-
-/// How a field of a protocol buffer is laid out.
-#[derive(Clone, Copy)]
-enum Wire {
-    Varint = 0,
-    Bytes = 2,
-    Fixed32 = 5,
-}
-
-fn put_key(out: &mut Vec<u8>, field: u64, wire: Wire) {
-    put_varint(out, field << 3 | wire as u64);
-}
-
-fn put_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
-    put_key(out, field, Wire::Bytes);
-    put_varint(out, bytes.len() as u64);
-    out.extend(bytes);
-}
-
-/// Seven bits a byte, lowest first; the highest bit says that more follow.
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
+    let numbers = record.iter().filter(|(tag, _)| *tag != "step");
+    let scalars = numbers
+        .filter_map(|(tag, value)| Some(Message::default().text(1, tag).float(2, value.as_f64()? as f32)));
+    let step = record.get("step").and_then(Value::as_u64).unwrap_or(0);
+    Message::default().number(2, step).message(5, Message::default().messages(1, scalars)).0
 }
 
 /// TFRecord: length, its checksum, content, its checksum.

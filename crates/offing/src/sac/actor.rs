@@ -9,7 +9,7 @@ use crate::nn::{
     Activation, Activations, Init, Keep, MlpEnsemble, Noise, PackedMatrix, ScratchPool, Shape,
     TanhGaussianHead, Tensors, ThreadPool, Weights,
 };
-use crate::policy::Policy;
+use crate::policy::{MeanPolicy, Policy};
 use crate::rng::Rng;
 
 /// Rows a thread takes at once: their activations fit the second-level cache.
@@ -32,10 +32,6 @@ struct Scratch {
     trace: Activations,
     head: TanhGaussianHead,
 }
-
-/// An actor without its noise: tanh(μ(s)) or μ(s) clipped, how a trained policy is scored.
-#[derive(Clone, Copy, Debug)]
-pub struct Mean<'a>(pub &'a Actor);
 
 impl Actor {
     /// A fresh policy.
@@ -230,15 +226,16 @@ impl Policy for Actor {
     }
 }
 
-impl Policy for Mean<'_> {
-    fn act(&self, obs: &[f32], _rng: &mut Rng, act: &mut [f32]) {
-        self.0.act_one(obs, Noise::Zero, act);
+impl MeanPolicy for Actor {
+    fn mean_act(&self, obs: &[f32], act: &mut [f32]) {
+        self.act_one(obs, Noise::Zero, act);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Deterministic;
 
     fn actor() -> Actor {
         Actor::new(5, 3, &[32, 20], [-5.0, 2.0], &mut Rng::stream(1, "actor", 0))
@@ -252,7 +249,7 @@ mod tests {
         let mean = actor.mean_batch(&ThreadPool::new(2), &obs);
         let mut one = [0.0; 3];
         for row in [0, 119, 120, 299] {
-            Mean(&actor).act(obs.row(row).as_slice().unwrap(), &mut rng, &mut one);
+            Deterministic(&actor).act(obs.row(row).as_slice().unwrap(), &mut rng, &mut one);
             assert_eq!(mean.row(row).as_slice().unwrap(), one);
         }
         let noise = Noise::Key(5);
@@ -274,9 +271,9 @@ mod tests {
         let obs = [0.3, -1.0, 2.0, 0.0, 0.5];
         let (mut a, mut b, mut c) = ([0.0; 3], [0.0; 3], [0.0; 3]);
         let mut rng = Rng::stream(0, "x", 0);
-        Mean(&actor).act(&obs, &mut rng, &mut a);
-        Mean(&back).act(&obs, &mut rng, &mut b);
-        crate::policy::Deterministic(&plain).act(&obs, &mut rng, &mut c);
+        Deterministic(&actor).act(&obs, &mut rng, &mut a);
+        Deterministic(&back).act(&obs, &mut rng, &mut b);
+        Deterministic(&plain).act(&obs, &mut rng, &mut c);
         assert_eq!(a, b);
         assert!(a.iter().zip(&c).all(|(a, c)| (a - c).abs() < 1e-6), "{a:?} {c:?}");
         assert!(Actor::from_policy(&Tensors::default()).is_err());
@@ -296,8 +293,8 @@ mod tests {
         let (mut one, mut other) = ([0.0; 3], [0.0; 3]);
         let mean = policy.mean_batch(&ThreadPool::new(1), &obs);
         for (row, mean) in obs.rows().into_iter().zip(mean.rows()) {
-            Mean(&policy).act(row.as_slice().unwrap(), &mut rng, &mut one);
-            crate::policy::Deterministic(&plain).act(row.as_slice().unwrap(), &mut rng, &mut other);
+            Deterministic(&policy).act(row.as_slice().unwrap(), &mut rng, &mut one);
+            Deterministic(&plain).act(row.as_slice().unwrap(), &mut rng, &mut other);
             assert_eq!(mean.as_slice().unwrap(), one);
             assert!(one.iter().zip(&other).all(|(a, b)| (a - b).abs() < 1e-6), "{one:?} {other:?}");
         }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Actor;
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::nn::{Activations, AdamConfig, AdamStep, PackedMatrix, Tensors, ThreadPool, TrainStep, Weights};
+use crate::nn::{Fitter, Tensors, ThreadPool};
 
 /// Actions are pulled inside (−1, 1) by this much before the squashing is undone: tanh⁻¹ has no value at the ends, where
 /// logged actions often are.
@@ -26,62 +26,54 @@ pub enum Objective {
 #[derive(Debug)]
 pub struct Cloner {
     objective: Objective,
-    lr: f64,
-    steps: u64,
-    parts: Vec<Part>,
-}
-
-/// One thread's share of a batch.
-#[derive(Debug)]
-struct Part {
-    rows: std::ops::Range<usize>,
-    obs: PackedMatrix,
-    trace: Activations,
-    /// Loss of each row.
-    loss: Vec<f64>,
+    fitter: Fitter,
 }
 
 impl Cloner {
     /// An optimiser with learning rate `lr`. An actor's moments are its own: use one optimiser for one actor.
     pub fn new(objective: Objective, lr: f64) -> Self {
-        Self { objective, lr, steps: 0, parts: Vec::new() }
+        Self { objective, fitter: Fitter::new(lr, 0.0) }
     }
 
     /// One step of the actor on the batch; returns the mean loss before it.
     pub fn step(&mut self, actor: &mut Actor, pool: &ThreadPool, batch: &Batch) -> Result<f64> {
-        let rows = batch.len();
-        let count = pool.parts(rows);
-        if self.parts.len() != count || self.parts.last().is_none_or(|p| p.rows.end != rows) {
-            let part = |i: usize| {
-                let rows = i * rows / count..(i + 1) * rows / count;
-                let (obs, trace) = (
-                    PackedMatrix::new(rows.len(), actor.obs_dim()),
-                    Activations::new(actor.stack.shape(), rows.len()),
-                );
-                Part { loss: vec![0.0; rows.len()], rows, obs, trace }
-            };
-            self.parts = (0..count).map(part).collect();
-        }
-        let (objective, reader) = (self.objective, &*actor);
-        pool.for_each_mut(&mut self.parts, |_, part| part.pass(reader, batch, objective));
-        self.steps += 1;
-        let adam = AdamStep::new(&AdamConfig::default(), self.lr, self.steps);
-        let parts = &self.parts;
-        let source = |_: usize, l: usize, part: usize| {
-            let part: &Part = &parts[part];
-            let (x, dy) = part.trace.source(l, &part.obs);
-            (x, dy, part.rows.len())
-        };
-        actor.stack.train(pool, 0..1, parts.len(), source, &TrainStep { adam, decay: &[], tau: None });
-        let mut total = 0.0;
-        self.parts.iter().flat_map(|p| &p.loss).for_each(|l| total += l);
-        let loss = total / rows as f64;
+        let (objective, [low, high], width) = (self.objective, actor.log_std(), actor.act_dim());
+        let scale = 1.0 / batch.len() as f32;
+        let load =
+            |row: usize, x: &mut [f32]| x.iter_mut().zip(batch.obs.row(row)).for_each(|(x, s)| *x = *s);
+        let total = self.fitter.step(&mut actor.stack, pool, batch.len(), load, |row, out, gradient| {
+            let mut loss = 0.0;
+            for j in 0..width {
+                let (mean, raw, target) = (out[j], out[width + j], batch.act[[row, j]]);
+                let log_std = raw.clamp(low, high);
+                let precision = (-2.0 * log_std).exp();
+                let off = target.clamp(EDGE - 1.0, 1.0 - EDGE).atanh() - mean;
+                let dlog = if raw == log_std { 1.0 - off * off * precision } else { 0.0 };
+                let dmean = match objective {
+                    Objective::Nll => {
+                        // −log π(a|s) but for terms without parameters.
+                        loss += f64::from(0.5 * off * off * precision + log_std);
+                        -off * precision
+                    }
+                    Objective::Mse => {
+                        let squashed = mean.tanh();
+                        let miss = squashed - target;
+                        loss += f64::from(miss * miss);
+                        2.0 * miss * (1.0 - squashed * squashed)
+                    }
+                };
+                gradient[j] = scale * dmean;
+                gradient[width + j] = scale * dlog;
+            }
+            loss
+        });
+        let loss = total / batch.len() as f64;
         if loss.is_finite() {
             return Ok(loss);
         }
         Err(Error::Invalid(format!(
             "the cloning loss became {loss} at step {}; check the data for non-finite values, or lower the learning rate",
-            self.steps
+            self.fitter.steps
         )))
     }
 
@@ -89,7 +81,7 @@ impl Cloner {
     pub fn save(&self, actor: &Actor) -> Tensors {
         let mut out = Tensors::default();
         actor.stack.save("actor", &mut out);
-        out.put_u64("steps", &[self.steps]);
+        out.put_u64("steps", &[self.fitter.steps]);
         out
     }
 
@@ -97,48 +89,8 @@ impl Cloner {
     pub fn load(&mut self, actor: &mut Actor, from: &Tensors) -> Result<()> {
         let steps = from.u64("steps", 1)?[0];
         actor.stack.load("actor", from)?;
-        self.steps = steps;
+        self.fitter.steps = steps;
         Ok(())
-    }
-}
-
-impl Part {
-    fn pass(&mut self, actor: &Actor, batch: &Batch, objective: Objective) {
-        let (n, first, width) = (self.rows.len(), self.rows.start, actor.act_dim());
-        self.obs.load(batch.obs.view(), first, n, 0);
-        self.trace.forward(actor.stack.net(0), Weights::Current, &self.obs, n);
-        let [low, high] = actor.log_std();
-        let scale = 1.0 / batch.len() as f32;
-        for i in 0..n {
-            let mut loss = 0.0;
-            for j in 0..width {
-                let (mean_at, log_at) = (self.trace.out.at(i, j), self.trace.out.at(i, width + j));
-                let (mean, raw) = (self.trace.out.data()[mean_at], self.trace.out.data()[log_at]);
-                let log_std = raw.clamp(low, high);
-                let a = batch.act[[first + i, j]].clamp(EDGE - 1.0, 1.0 - EDGE);
-                let precision = (-2.0 * log_std).exp();
-                let off = a.atanh() - mean;
-                // −log π(a|s) but for terms without parameters.
-                let nll = 0.5 * off * off * precision + log_std;
-                let dlog = if raw == log_std { 1.0 - off * off * precision } else { 0.0 };
-                let dmean = match objective {
-                    Objective::Nll => {
-                        loss += f64::from(nll);
-                        -off * precision
-                    }
-                    Objective::Mse => {
-                        let (squashed, target) = (mean.tanh(), batch.act[[first + i, j]]);
-                        let miss = squashed - target;
-                        loss += f64::from(miss * miss);
-                        2.0 * miss * (1.0 - squashed * squashed)
-                    }
-                };
-                self.trace.dout.data_mut()[mean_at] = scale * dmean;
-                self.trace.dout.data_mut()[log_at] = scale * dlog;
-            }
-            self.loss[i] = loss;
-        }
-        self.trace.backward(actor.stack.net(0), n, None);
     }
 }
 

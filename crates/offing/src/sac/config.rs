@@ -1,4 +1,4 @@
-//! The knobs of soft actor-critic.
+//! The settings of soft actor-critic.
 
 use serde::{Deserialize, Serialize};
 
@@ -160,7 +160,7 @@ impl SacConfig {
     }
 
     /// Says what is wrong with the values, if anything.
-    pub fn check(&self) -> Result<()> {
+    pub fn validate(&self) -> Result<()> {
         let fail = |what: String| Err(Error::Invalid(format!("sac.{what}")));
         // A single unit would be taken for an output, which has no activation.
         if self.hidden.iter().any(|&width| width < 2) {
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn bad_values_are_named() {
-        SacConfig::default().check().unwrap();
+        SacConfig::default().validate().unwrap();
         for (cfg, word) in [
             (SacConfig { critics: 0, ..Default::default() }, "critics"),
             (SacConfig { gamma: 1.5, ..Default::default() }, "gamma"),
@@ -232,7 +232,7 @@ mod tests {
             (SacConfig { hidden: vec![1, 256], ..Default::default() }, "hidden"),
             (SacConfig { alpha: Alpha::Fixed { value: -1.0 }, ..Default::default() }, "alpha"),
         ] {
-            assert!(cfg.check().unwrap_err().to_string().contains(word));
+            assert!(cfg.validate().unwrap_err().to_string().contains(word));
         }
     }
 

@@ -19,31 +19,26 @@
 mod actor;
 mod cloning;
 mod config;
-mod part;
+mod custom_loss;
+mod shard;
 mod state;
 #[cfg(test)]
 mod tests;
 
-pub use actor::{Actor, Mean};
+pub use actor::Actor;
 pub use cloning::{Cloner, Objective};
 pub use config::{Alpha, Order, SacConfig, Schedule};
+pub use custom_loss::ActorTerms;
+
+pub use crate::policy::Deterministic;
 
 use ndarray::{Array1, ArrayView2};
 
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
-use crate::nn::{
-    Activation, Activations, AdamConfig, AdamStep, Init, Keep, LANES, MlpEnsemble, Noise, PackedMatrix,
-    Scalar, ScratchPool, Shape, ThreadPool, TrainStep, Weights,
-};
+use crate::nn::{Activation, Init, Keep, MlpEnsemble, Noise, Scalar, Shape, ThreadPool, TrainStep, Weights};
 use crate::rng::Rng;
-use part::{Part, Share};
-
-/// Rows a thread takes at once when critics are only evaluated.
-const CHUNK: usize = 120;
-
-/// The most rows of a part: what a layer reads and writes then stays in the second-level cache.
-const PART: usize = 256;
+use shard::{UpdateContext, UpdateShard};
 
 /// An actor, its critics with their targets, a temperature, and their optimisers.
 #[derive(Debug)]
@@ -55,12 +50,10 @@ pub struct Sac {
     log_alpha: Scalar,
     /// Steps taken by the optimisers.
     steps: Steps,
-    adam: AdamConfig,
     pool: ThreadPool,
-    parts: Vec<Part>,
+    shards: Vec<UpdateShard>,
     /// Room for batches of the size before.
-    other_parts: Vec<Part>,
-    scratch: ScratchPool<(PackedMatrix, Activations)>,
+    other_shards: Vec<UpdateShard>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,7 +79,7 @@ pub struct Losses {
 }
 
 impl Sac {
-    /// A fresh agent for states of `obs_dim` and actions of `act_dim` numbers; `team` does its arithmetic.
+    /// A fresh agent for states of `obs_dim` and actions of `act_dim` numbers; `pool` does its arithmetic.
     pub fn new(
         cfg: &SacConfig,
         obs_dim: usize,
@@ -94,7 +87,7 @@ impl Sac {
         pool: &ThreadPool,
         rng: &mut Rng,
     ) -> Result<Self> {
-        cfg.check()?;
+        cfg.validate()?;
         if let Schedule::Cosine { steps: None, .. } = cfg.actor_schedule {
             let wanted =
                 "actor_schedule: wanted `steps`, found none; `SacConfig::over` gives it a run's length";
@@ -118,11 +111,9 @@ impl Sac {
             critics,
             log_alpha,
             steps: Steps::default(),
-            adam: AdamConfig::default(),
             pool: pool.clone(),
-            parts: Vec::new(),
-            other_parts: Vec::new(),
-            scratch: ScratchPool::default(),
+            shards: Vec::new(),
+            other_shards: Vec::new(),
         })
     }
 
@@ -187,84 +178,32 @@ impl Sac {
 
     /// y = r + γ (1 − d) (min_j Q̄_j(s', a') − α log π(a'|s')), a' ~ π.
     pub fn td_target(&mut self, batch: &Batch, noise: Noise<'_>) -> Array1<f32> {
-        self.prepare(batch.len());
-        self.for_parts(batch, |part, share| part.td_target(share, noise));
-        self.parts.iter().flat_map(|p| p.y.iter().copied()).collect()
+        self.for_shards(batch, |shard, context| shard.td_target(context, noise));
+        self.shards.iter().flat_map(|s| s.y.iter().copied()).collect()
     }
 
     /// One step of all critics towards the targets `y`; returns the mean squared error before it.
     pub fn critic_step(&mut self, batch: &Batch, y: &Array1<f32>) -> f64 {
         assert_eq!(y.len(), batch.len(), "one target a row");
-        self.prepare(batch.len());
-        for part in &mut self.parts {
-            let rows = part.rows.clone();
-            part.y.iter_mut().zip(y.slice(ndarray::s![rows])).for_each(|(to, y)| *to = *y);
-        }
-        self.for_parts(batch, |part, share| part.critic_pass(share));
+        self.for_shards(batch, |shard, context| {
+            let y = y.slice(ndarray::s![shard.rows()]);
+            shard.y.iter_mut().zip(y).for_each(|(to, y)| *to = *y);
+            shard.critic_pass(context);
+        });
         self.train_critics(None);
         self.critic_error(batch.len())
     }
 
-    /// One step of all critics on any loss of their values at any rows: `gradient` gets Q (critics × rows), fills
-    /// ∂loss/∂Q, which starts as zeros, and returns the loss. For losses with extra terms, such as COMBO's: pass the
-    /// batch's rows followed by the rows of the extra term.
-    pub fn critic_step_with(
-        &mut self,
-        obs: &Mat,
-        act: &Mat,
-        gradient: impl FnOnce(&Mat, &mut Mat) -> f64,
-    ) -> f64 {
-        let (rows, nets) = (obs.nrows(), self.critics.nets());
-        self.prepare(rows);
-        let critics = &self.critics;
-        self.pool.for_each_mut(&mut self.parts, |_, part| {
-            let (n, first) = (part.rows.len(), part.rows.start);
-            part.pair.load(obs.view(), first, n, 0);
-            part.pair.load(act.view(), first, n, obs.ncols());
-            for (j, trace) in part.critics.iter_mut().enumerate() {
-                trace.forward(critics.net(j), Weights::Current, &part.pair, n);
-            }
-        });
-        let (mut q, mut dq) = (Mat::zeros((nets, rows)), Mat::zeros((nets, rows)));
-        for part in &self.parts {
-            for (j, trace) in part.critics.iter().enumerate() {
-                for (i, row) in part.rows.clone().enumerate() {
-                    q[[j, row]] = trace.out.data()[i * LANES];
-                }
-            }
-        }
-        let loss = gradient(&q, &mut dq);
-        self.pool.for_each_mut(&mut self.parts, |_, part| {
-            for (j, trace) in part.critics.iter_mut().enumerate() {
-                for (i, row) in part.rows.clone().enumerate() {
-                    trace.dout.data_mut()[i * LANES] = dq[[j, row]];
-                }
-                trace.backward(critics.net(j), part.rows.len(), None);
-            }
-        });
-        self.train_critics(None);
-        loss
-    }
-
-    /// One step of the actor on mean (α log π(ã|s) − min_j Q_j(s, ã)), ã ~ π.
+    /// One step of the actor on mean (α log π(ã|s) − min_j Q_j(s, ã)), ã ~ π. For other losses, see
+    /// [`Sac::actor_step_with`].
     pub fn actor_step(&mut self, batch: &Batch, noise: Noise<'_>) -> Losses {
-        self.prepare(batch.len());
-        self.for_parts(batch, |part, share| part.actor_pass(share, noise));
-        let lr = self.cfg.actor_lr * self.cfg.actor_schedule.factor(self.steps.actor);
-        self.steps.actor += 1;
-        let step = TrainStep { adam: AdamStep::new(&self.adam, lr, self.steps.actor), decay: &[], tau: None };
-        let parts = &self.parts;
-        let source = |_: usize, l: usize, part: usize| {
-            let part: &Part = &parts[part];
-            let (x, dy) = part.actor.source(l, &part.obs);
-            (x, dy, part.rows.len())
-        };
-        self.actor.stack.train(&self.pool, 0..1, parts.len(), source, &step);
+        self.for_shards(batch, |shard, context| shard.actor_pass(context, noise));
+        self.train_actor();
         let (mut log_prob, mut q) = (0.0, 0.0);
-        for part in &self.parts {
-            for i in 0..part.rows.len() {
-                log_prob += f64::from(part.head.log_prob[i]);
-                q += f64::from(part.smallest_q(i));
+        for shard in &self.shards {
+            for i in 0..shard.y.len() {
+                log_prob += f64::from(shard.head.log_prob[i]);
+                q += f64::from(shard.smallest_q(i));
             }
         }
         let (alpha, rows) = (self.alpha(), batch.len() as f64);
@@ -277,7 +216,7 @@ impl Sac {
         if let Alpha::Auto { lr, target_entropy, .. } = self.cfg.alpha {
             let target = target_entropy.unwrap_or(-(self.actor.act_dim() as f64));
             self.steps.alpha += 1;
-            self.log_alpha.step(&self.adam, lr, self.steps.alpha, -(mean_log_prob + target));
+            self.log_alpha.step(lr, self.steps.alpha, -(mean_log_prob + target));
         }
     }
 
@@ -290,31 +229,13 @@ impl Sac {
     pub fn q_values(&self, which: Weights, obs: ArrayView2<'_, f32>, act: ArrayView2<'_, f32>) -> Mat {
         let (rows, nets) = (obs.nrows(), self.critics.nets());
         let mut q = vec![0.0; rows * nets];
-        let mut chunks: Vec<_> = q.chunks_mut(CHUNK * nets).collect();
-        self.pool.for_each_mut(&mut chunks, |i, chunk| {
-            let n = chunk.len() / nets;
-            let make = || {
-                let shape = self.critics.shape();
-                (PackedMatrix::new(CHUNK, shape.inputs(0)), Activations::forward_only(shape, CHUNK))
-            };
-            self.scratch.with(make, |(pair, trace)| {
-                pair.load(obs, i * CHUNK, n, 0);
-                pair.load(act, i * CHUNK, n, obs.ncols());
-                for j in 0..nets {
-                    trace.forward(self.critics.net(j), which, pair, n);
-                    trace.out.store_flat(&mut chunk[j * n..][..n], 1, 0);
-                }
+        for (j, q) in q.chunks_exact_mut(rows.max(1)).enumerate() {
+            self.critics.predict(&self.pool, (j, which), (q, 1), |row, pair| {
+                let values = obs.row(row).into_iter().chain(act.row(row));
+                pair.iter_mut().zip(values).for_each(|(to, value)| *to = *value);
             });
-        });
-        let mut out = Mat::zeros((nets, rows));
-        for (i, chunk) in q.chunks(CHUNK * nets).enumerate() {
-            let n = chunk.len() / nets;
-            for (j, values) in chunk.chunks_exact(n).enumerate() {
-                let mut to = out.slice_mut(ndarray::s![j, i * CHUNK..i * CHUNK + n]);
-                to.iter_mut().zip(values).for_each(|(to, q)| *to = *q);
-            }
         }
-        out
+        Mat::from_shape_vec((nets, rows), q).expect("one value for each critic and row")
     }
 
     /// min_j Q_j(s, a) of the current or the target critics.
@@ -324,10 +245,9 @@ impl Sac {
 
     /// td_target, critic_step and sync_targets in two passes over the batch instead of four; the same bits.
     fn fused_critic_step(&mut self, batch: &Batch, noise: Noise<'_>) -> f64 {
-        self.prepare(batch.len());
-        self.for_parts(batch, |part, share| {
-            part.td_target(share, noise);
-            part.critic_pass(share);
+        self.for_shards(batch, |shard, context| {
+            shard.td_target(context, noise);
+            shard.critic_pass(context);
         });
         self.train_critics(Some(self.cfg.tau));
         self.critic_error(batch.len())
@@ -335,44 +255,44 @@ impl Sac {
 
     fn train_critics(&mut self, tau: Option<f32>) {
         self.steps.critic += 1;
-        let adam = AdamStep::new(&self.adam, self.cfg.critic_lr, self.steps.critic);
-        let parts = &self.parts;
-        let source = |net: usize, l: usize, part: usize| {
-            let part: &Part = &parts[part];
-            let (x, dy) = part.critics[net].source(l, &part.pair);
-            (x, dy, part.rows.len())
-        };
-        let step = TrainStep { adam, decay: &[], tau };
-        self.critics.train(&self.pool, 0..self.critics.nets(), parts.len(), source, &step);
+        let step = TrainStep { tau, ..TrainStep::new(self.cfg.critic_lr, self.steps.critic) };
+        let shards = &self.shards;
+        self.critics.train(&self.pool, 0..self.cfg.critics, shards.len(), |i| &shards[i].critics, &step);
     }
 
-    /// The critics' squared error, summed in the order of the rows whatever parts they were cut into.
+    fn train_actor(&mut self) {
+        let lr = self.cfg.actor_lr * self.cfg.actor_schedule.factor(self.steps.actor);
+        self.steps.actor += 1;
+        let (step, shards) = (TrainStep::new(lr, self.steps.actor), &self.shards);
+        self.actor.stack.train(&self.pool, 0..1, shards.len(), |i| &shards[i].actor, &step);
+    }
+
+    /// The critics' squared error, summed in the order of the rows whatever shards they were cut into.
     fn critic_error(&self, rows: usize) -> f64 {
         let of_critic = |j: usize| {
-            self.parts.iter().fold(0.0, |total, part| {
-                let q = &part.q[j * part.rows.len()..];
-                q.iter().zip(&part.y).fold(total, |total, (&q, &y)| total + f64::from(q - y).powi(2))
+            self.shards.iter().fold(0.0, |total, shard| {
+                let q = &shard.q[j * shard.y.len()..];
+                q.iter().zip(&shard.y).fold(total, |total, (&q, &y)| total + f64::from(q - y).powi(2))
             })
         };
         (0..self.critics.nets()).map(of_critic).sum::<f64>() / (rows * self.critics.nets()) as f64
     }
 
-    /// Makes room for batches of `rows` rows, one part per thread, or more where a part would not stay in the cache; nothing
-    /// when the size is one of the last two, as COMBO goes to and fro between a batch and a batch with its probes.
+    /// Makes room for batches of `rows` rows. Nothing when the size is one of the last two: COMBO goes to and fro between a
+    /// batch and a batch with its probes.
     fn prepare(&mut self, rows: usize) {
-        let parts = self.pool.parts(rows).max(rows.div_ceil(PART));
-        let fits = |of: &[Part]| of.len() == parts && of.last().is_some_and(|p| p.rows.end == rows);
-        if !fits(&self.parts) {
-            std::mem::swap(&mut self.parts, &mut self.other_parts);
+        let fits = |of: &[UpdateShard]| of.iter().map(UpdateShard::rows).eq(self.pool.shards(rows));
+        if !fits(&self.shards) {
+            std::mem::swap(&mut self.shards, &mut self.other_shards);
         }
-        if !fits(&self.parts) {
-            self.parts =
-                (0..parts).map(|i| Part::new(self, i * rows / parts..(i + 1) * rows / parts)).collect();
+        if !fits(&self.shards) {
+            self.shards = self.pool.shards(rows).map(|rows| UpdateShard::new(self, rows)).collect();
         }
     }
 
-    fn for_parts(&mut self, batch: &Batch, work: impl Fn(&mut Part, &Share<'_>) + Sync) {
-        let share = Share {
+    fn for_shards(&mut self, batch: &Batch, work: impl Fn(&mut UpdateShard, &UpdateContext<'_>) + Sync) {
+        self.prepare(batch.len());
+        let context = UpdateContext {
             actor: &self.actor.stack,
             critics: &self.critics,
             batch,
@@ -381,7 +301,7 @@ impl Sac {
             entropy_in_target: !self.cfg.deterministic_backup,
             target_floor: self.cfg.target_floor.unwrap_or(f32::NEG_INFINITY),
         };
-        self.pool.for_each_mut(&mut self.parts, |_, part| work(part, &share));
+        self.pool.for_each_mut(&mut self.shards, |_, shard| work(shard, &context));
     }
 
     fn check(&self, batch: &Batch) -> Result<()> {

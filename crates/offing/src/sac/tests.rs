@@ -1,6 +1,7 @@
 //! The agent's blocks against each other: fused against separate, threads, resume, and that it learns.
 
 use super::*;
+use crate::nn::{Field, Tensors};
 use ndarray::Array2;
 
 fn batch(rows: usize, obs: usize, act: usize, seed: u64) -> Batch {
@@ -113,6 +114,110 @@ fn a_general_critic_step_with_the_plain_loss_is_the_plain_step() {
     );
 }
 
+/// mean (α log π − min_j Q_j), as a loss of terms.
+fn soft_value(alpha: f64) -> impl Fn(&ActorTerms, &mut ActorTerms) -> f64 {
+    move |out, gradient| {
+        let rows = out.log_prob.len();
+        gradient.log_prob.fill(alpha as f32 / rows as f32);
+        let mut total = 0.0;
+        for (row, q) in out.q.columns().into_iter().enumerate() {
+            let smallest = (0..q.len()).min_by(|&a, &b| q[a].total_cmp(&q[b])).unwrap();
+            gradient.q[[smallest, row]] = -1.0 / rows as f32;
+            total += alpha * f64::from(out.log_prob[row]) - f64::from(q[smallest]);
+        }
+        total / rows as f64
+    }
+}
+
+#[test]
+fn a_general_actor_step_with_the_plain_loss_is_the_plain_step() {
+    for rows in [64, 33] {
+        let (mut plain, mut general) = (agent(2, &small()), agent(3, &small()));
+        for step in 0..3 {
+            let batch = batch(rows, 5, 2, step);
+            let wanted = plain.actor_step(&batch, Noise::Key(step)).actor;
+            let alpha = general.alpha();
+            let found = general.actor_step_with(&batch.obs, Noise::Key(step), soft_value(alpha));
+            assert!((found - wanted).abs() < 1e-6, "{found} {wanted}");
+        }
+        if rows == 64 {
+            assert_eq!(plain.save(), general.save(), "a power of two divides without rounding");
+        }
+        let (plain, general) = (plain.actor.stack.flat(0), general.actor.stack.flat(0));
+        assert!(plain.iter().zip(&general).all(|(a, b)| (a - b).abs() < 1e-6));
+    }
+}
+
+/// A ReLU network in f64, by the textbook.
+fn network(layers: &[(Vec<f64>, Vec<f64>)], x: &[f64]) -> Vec<f64> {
+    let mut x = x.to_vec();
+    for (l, (weight, bias)) in layers.iter().enumerate() {
+        let rows = weight.chunks_exact(x.len()).zip(bias);
+        let z = rows.map(|(w, b)| b + w.iter().zip(&x).map(|(w, x)| w * x).sum::<f64>());
+        x = z.map(|z| if l + 1 < layers.len() { z.max(0.0) } else { z }).collect();
+    }
+    x
+}
+
+#[test]
+fn the_gradient_of_a_custom_actor_loss_equals_finite_differences() {
+    let mut agent = agent(2, &SacConfig { hidden: vec![9, 7], ..small() });
+    let batch = batch(21, 5, 2, 3);
+    let wide = |v: Vec<f32>| v.into_iter().map(f64::from).collect::<Vec<f64>>();
+    let layers = |nets: &MlpEnsemble, net: usize, field: Field| {
+        let layer = |l: usize| nets.get(net, l, field);
+        (0..3).map(|l| (wide(layer(l).0), wide(layer(l).1))).collect::<Vec<_>>()
+    };
+    let mut actor = layers(&agent.actor.stack, 0, Field::Weight);
+    let critics: Vec<_> = (0..3).map(|j| layers(&agent.critics, j, Field::Weight)).collect();
+    let mut eps = vec![0.0; 42];
+    Noise::Key(8).fill(0, 2, &mut eps);
+    // −mean of all critics, 0.3 log π, and both actions' distance from the data's, with weights of their own.
+    let plain = |actor: &[(Vec<f64>, Vec<f64>)]| {
+        let row = |i: usize| {
+            let obs = wide(batch.obs.row(i).to_vec());
+            let out = network(actor, &obs);
+            let (mut pair, mut total) = (obs, 0.0);
+            for j in 0..2 {
+                let (mean, log_std, eps) = (out[j], out[2 + j].clamp(-5.0, 2.0), f64::from(eps[2 * i + j]));
+                let z = mean + log_std.exp() * eps;
+                let density = -0.5 * eps * eps - log_std - 0.5 * std::f64::consts::TAU.ln();
+                let target = f64::from(batch.act[[i, j]]);
+                total += 0.3 * (density - (1.0 - z.tanh().powi(2)).ln());
+                total += 0.7 * (mean.tanh() - target).powi(2) + 0.4 * (z.tanh() - target).powi(2);
+                pair.push(z.tanh());
+            }
+            total - critics.iter().map(|c| network(c, &pair)[0]).sum::<f64>() / 3.0
+        };
+        (0..21).map(row).sum::<f64>() / 21.0
+    };
+    let found = agent.actor_step_with(&batch.obs, Noise::Key(8), |out, gradient| {
+        let square = |x: &Mat| x.mapv(|x| x * x).sum();
+        gradient.q.fill(-1.0 / 63.0);
+        gradient.log_prob.fill(0.3 / 21.0);
+        let (sampled, mean) = (&out.act - &batch.act, &out.mean_act - &batch.act);
+        (gradient.act, gradient.mean_act) = (0.8 / 21.0 * &sampled, 1.4 / 21.0 * &mean);
+        let sum = 0.3 * out.log_prob.sum() + 0.7 * square(&mean) + 0.4 * square(&sampled);
+        f64::from(sum / 21.0 - out.q.sum() / 63.0)
+    });
+    assert!((found - plain(&actor)).abs() < 1e-5, "{found} {}", plain(&actor));
+    // After Adam's first step its first moment is a tenth of the gradient.
+    let moments = layers(&agent.actor.stack, 0, Field::First);
+    for (l, (dw, db)) in moments.iter().enumerate() {
+        for (i, d) in dw.iter().chain(db).enumerate() {
+            let mut at = |step: f64| {
+                let (w, b) = &mut actor[l];
+                let kept = if i < dw.len() { &mut w[i] } else { &mut b[i - dw.len()] };
+                *kept += step;
+                plain(&actor)
+            };
+            let numeric = (at(1e-6) - at(-2e-6)) / 2e-6;
+            at(1e-6);
+            assert!((10.0 * d - numeric).abs() < 2e-5 * (1.0 + numeric.abs()), "{l} {i}: {d} {numeric}");
+        }
+    }
+}
+
 #[test]
 fn it_learns_the_best_action_of_a_bandit() {
     // Reward 1 − (a − 0.5·s)²: the best action is half the state.
@@ -172,9 +277,9 @@ fn bad_batches_are_named_and_nothing_turns_into_nan_silently() {
 fn a_weight_that_is_not_finite_does_not_hide_behind_an_activation() {
     for net in 0..3 {
         let mut agent = agent(1, &small());
-        let (mut weight, bias) = agent.critics.get(net, 0, crate::nn::Field::Weight);
+        let (mut weight, bias) = agent.critics.get(net, 0, Field::Weight);
         weight[3] = f32::NAN;
-        agent.critics.set(net, 0, crate::nn::Field::Weight, &weight, &bias);
+        agent.critics.set(net, 0, Field::Weight, &weight, &bias);
         let wrong = agent.update(&batch(10, 5, 2, 0), &mut Rng::stream(0, "sac", 0)).unwrap_err().to_string();
         assert!(wrong.contains("critics' loss became NaN"), "{wrong}");
     }
@@ -193,5 +298,3 @@ fn columns_that_never_change_do_no_harm() {
         assert!(losses.critic < 100.0, "{losses:?}");
     }
 }
-
-use crate::nn::Tensors;

@@ -4,8 +4,8 @@ use super::count::CountConfig;
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
 use crate::nn::{
-    Activation, Activations, AdamConfig, AdamStep, Field, Init, Keep, MlpEnsemble, PackedMatrix, Shape,
-    Tensors, ThreadPool, TrainStep, Weights, math,
+    Activation, Activations, Field, Init, Keep, MlpEnsemble, PackedMatrix, Shape, Shard, Tensors, ThreadPool,
+    TrainStep, Weights, math,
 };
 use crate::rng::Rng;
 
@@ -70,10 +70,7 @@ impl Trunk {
     /// Loads standardised (s, a) of a row.
     fn load(&self, obs: &Mat, act: &Mat, row: usize, x: &mut PackedMatrix, to: usize) {
         let both = obs.row(row).into_iter().chain(act.row(row));
-        for (col, &v) in both.enumerate() {
-            let at = x.at(to, col);
-            x.data_mut()[at] = (v - self.mean[col]) * self.inverse[col];
-        }
+        both.enumerate().for_each(|(col, &v)| x.set(to, col, (v - self.mean[col]) * self.inverse[col]));
     }
 
     /// Features of the loaded rows.
@@ -81,13 +78,13 @@ impl Trunk {
         trace.forward(self.stack.net(0), Weights::Current, x, rows);
         for row in 0..rows {
             for col in 0..features.cols() {
-                let z = trace.out.data()[trace.out.at(row, col)];
-                let at = features.at(row, col);
-                features.data_mut()[at] = match self.activation {
+                let z = trace.out.get(row, col);
+                let feature = match self.activation {
                     Activation::Silu => z * math::sigmoid::<math::Plain>(z),
                     Activation::Relu => z.max(0.0),
                     Activation::Tanh => z.tanh(),
                 };
+                features.set(row, col, feature);
             }
         }
     }
@@ -112,20 +109,18 @@ impl Coder {
         let held = (data.len() / 10).clamp(1, 1000);
         let mut order: Vec<usize> = (0..data.len()).collect();
         (0..held).for_each(|i| order.swap(i, i + rng.below(data.len() - i)));
-        let mut desk = Desk::new(&trunk, &encoder, &decoder, rows);
+        let mut work = CoderStep::new(&trunk, &encoder, &decoder, rows);
         let (alone, noise) = (ThreadPool::new(1), f64::from(cfg.noise));
         for update in 1..=cfg.updates {
             for i in 0..rows {
                 let row = order[held + rng.below(data.len() - held)];
-                trunk.load(&data.obs, &data.act, row, &mut desk.x, i);
+                trunk.load(&data.obs, &data.act, row, &mut work.x, i);
             }
-            desk.forward(&trunk, &encoder, &decoder, rows, || rng.range(-noise, noise) as f32);
-            desk.backward(&encoder, &decoder, rows);
-            let adam = AdamStep::new(&AdamConfig::default(), cfg.lr, update);
-            let step = TrainStep { adam, decay: &[], tau: None };
-            let Desk { features, code, encode, decode, .. } = &desk;
-            encoder.train(&alone, 0..1, 1, |_, l, _| with_rows(encode.source(l, features), rows), &step);
-            decoder.train(&alone, 0..1, 1, |_, l, _| with_rows(decode.source(l, code), rows), &step);
+            work.forward(&trunk, &encoder, &decoder, rows, || rng.range(-noise, noise) as f32);
+            work.backward(&encoder, &decoder, rows);
+            let step = TrainStep::new(cfg.lr, update);
+            encoder.train(&alone, 0..1, 1, |_| &work.encode, &step);
+            decoder.train(&alone, 0..1, 1, |_| &work.decode, &step);
         }
         if encoder.not_finite().or(decoder.not_finite()).is_some() {
             return Err(Error::Invalid(format!(
@@ -135,9 +130,9 @@ impl Coder {
         }
         let mut error = 0.0;
         for chunk in order[..held].chunks(rows) {
-            chunk.iter().enumerate().for_each(|(i, &r)| trunk.load(&data.obs, &data.act, r, &mut desk.x, i));
-            desk.forward(&trunk, &encoder, &decoder, chunk.len(), || 0.0);
-            error += desk.squared_error(chunk.len());
+            chunk.iter().enumerate().for_each(|(i, &r)| trunk.load(&data.obs, &data.act, r, &mut work.x, i));
+            work.forward(&trunk, &encoder, &decoder, chunk.len(), || 0.0);
+            error += work.squared_error(chunk.len());
         }
         Ok((Self { trunk, encoder, bits: cfg.bits }, error / (held * width) as f64))
     }
@@ -157,7 +152,7 @@ impl Coder {
             trace.forward(self.encoder.net(0), Weights::Current, &features, n);
             for (row, code) in out.iter_mut().enumerate() {
                 // A sigmoid rounds to 1 where its argument is positive.
-                let bit = |b: usize| u64::from(trace.out.data()[trace.out.at(row, b)] > 0.0) << b;
+                let bit = |b: usize| u64::from(trace.out.get(row, b) > 0.0) << b;
                 *code = (0..self.bits).map(bit).sum();
             }
         });
@@ -165,37 +160,27 @@ impl Coder {
     }
 }
 
-fn with_rows<'a>(
-    pair: (&'a PackedMatrix, &'a PackedMatrix),
-    rows: usize,
-) -> (&'a PackedMatrix, &'a PackedMatrix, usize) {
-    (pair.0, pair.1, rows)
-}
-
-/// The buffers of a training step.
-struct Desk {
+/// The buffers of a training step. One network feeds the other, so a loss of single rows (`nn::Fitter`) does not do.
+struct CoderStep {
     x: PackedMatrix,
     first: Activations,
-    features: PackedMatrix,
-    encode: Activations,
-    /// σ(code), and the same with noise.
+    /// From the trunk's features to the code.
+    encode: Shard,
+    /// σ(code); the decoder's input is the same with noise.
     sigmoid: PackedMatrix,
-    code: PackedMatrix,
-    decode: Activations,
+    decode: Shard,
     dcode: PackedMatrix,
 }
 
-impl Desk {
+impl CoderStep {
     fn new(trunk: &Trunk, encoder: &MlpEnsemble, decoder: &MlpEnsemble, rows: usize) -> Self {
         let bits = decoder.shape().inputs(0);
         Self {
             x: PackedMatrix::new(rows, trunk.inputs()),
             first: Activations::forward_only(trunk.stack.shape(), rows),
-            features: PackedMatrix::new(rows, trunk.outputs()),
-            encode: Activations::new(encoder.shape(), rows),
+            encode: Shard::new(encoder.shape(), 0..rows, 1),
             sigmoid: PackedMatrix::new(rows, bits),
-            code: PackedMatrix::new(rows, bits),
-            decode: Activations::new(decoder.shape(), rows),
+            decode: Shard::new(decoder.shape(), 0..rows, 1),
             dcode: PackedMatrix::new(rows, bits),
         }
     }
@@ -208,48 +193,46 @@ impl Desk {
         rows: usize,
         mut noise: impl FnMut() -> f32,
     ) {
-        trunk.run(&self.x, &mut self.first, &mut self.features, rows);
-        self.encode.forward(encoder.net(0), Weights::Current, &self.features, rows);
+        (self.encode.rows, self.decode.rows) = (0..rows, 0..rows);
+        trunk.run(&self.x, &mut self.first, &mut self.encode.x, rows);
+        self.encode.forward(encoder, 0, Weights::Current);
         for row in 0..rows {
-            for col in 0..self.code.cols() {
-                let z = self.encode.out.data()[self.encode.out.at(row, col)];
-                let (at, s) = (self.code.at(row, col), math::sigmoid::<math::Plain>(z));
-                self.sigmoid.data_mut()[at] = s;
-                self.code.data_mut()[at] = s + noise();
+            for col in 0..self.sigmoid.cols() {
+                let s = math::sigmoid::<math::Plain>(self.encode.nets[0].out.get(row, col));
+                self.sigmoid.set(row, col, s);
+                self.decode.x.set(row, col, s + noise());
             }
         }
-        self.decode.forward(decoder.net(0), Weights::Current, &self.code, rows);
+        self.decode.forward(decoder, 0, Weights::Current);
     }
 
     /// Gradients of the mean squared error.
     fn backward(&mut self, encoder: &MlpEnsemble, decoder: &MlpEnsemble, rows: usize) {
-        let width = self.x.cols();
+        let (width, bits) = (self.x.cols(), self.sigmoid.cols());
         let scale = 2.0 / (rows * width) as f32;
         for row in 0..rows {
             for col in 0..width {
-                let error =
-                    self.decode.out.data()[self.decode.out.at(row, col)] - self.x.data()[self.x.at(row, col)];
-                let at = self.decode.dout.at(row, col);
-                self.decode.dout.data_mut()[at] = scale * error;
+                let error = self.error(row, col);
+                self.decode.nets[0].dout.set(row, col, scale * error);
             }
         }
-        self.decode.backward(decoder.net(0), rows, None);
-        self.decode.input_gradient(decoder.net(0), rows, 0..self.code.cols(), &mut self.dcode);
+        self.decode.backward(decoder, 0);
+        self.decode.nets[0].input_gradient(decoder.net(0), rows, 0..bits, &mut self.dcode);
         for row in 0..rows {
-            for col in 0..self.code.cols() {
-                let s = self.sigmoid.data()[self.sigmoid.at(row, col)];
-                let at = self.encode.dout.at(row, col);
-                self.encode.dout.data_mut()[at] = self.dcode.data()[self.dcode.at(row, col)] * s * (1.0 - s);
+            for col in 0..bits {
+                let s = self.sigmoid.get(row, col);
+                self.encode.nets[0].dout.set(row, col, self.dcode.get(row, col) * s * (1.0 - s));
             }
         }
-        self.encode.backward(encoder.net(0), rows, None);
+        self.encode.backward(encoder, 0);
+    }
+
+    fn error(&self, row: usize, col: usize) -> f32 {
+        self.decode.nets[0].out.get(row, col) - self.x.get(row, col)
     }
 
     fn squared_error(&self, rows: usize) -> f64 {
-        let error = |row: usize, col: usize| {
-            let got = self.decode.out.data()[self.decode.out.at(row, col)];
-            f64::from(got - self.x.data()[self.x.at(row, col)]).powi(2)
-        };
+        let error = |row: usize, col: usize| f64::from(self.error(row, col)).powi(2);
         (0..rows).map(|row| (0..self.x.cols()).map(|col| error(row, col)).sum::<f64>()).sum()
     }
 }

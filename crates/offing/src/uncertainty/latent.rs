@@ -9,13 +9,11 @@ use super::space::{moments, standardise};
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
 use crate::nn::{
-    Activation, Activations, AdamConfig, AdamStep, Init, Keep, MlpEnsemble, PackedMatrix, Shape, ThreadPool,
-    TrainStep, Weights,
+    Activation, Activations, Init, Keep, MlpEnsemble, PackedMatrix, Shape, Shard, ThreadPool, TrainStep,
+    Weights,
 };
 use crate::rng::Rng;
 
-/// Rows a thread takes at once.
-const CHUNK: usize = 120;
 /// Rows behind the decoder's deviations.
 const SAMPLE: usize = 20_000;
 
@@ -58,18 +56,20 @@ impl Latent {
         };
         let (encoder, forward, decoder) = (net(s, 2 * l), net(l + a, 2 * l), net(l, s));
         let mut it = Self { encoder, forward, decoder, obs_scale, act_scale, latent: l };
-        let mut desk = Desk::new(&it, cfg.batch_size, s, a);
+        let mut work = LatentStep::new(&it, cfg.batch_size);
         for update in 1..=cfg.updates {
             let rows: Vec<usize> = (0..cfg.batch_size).map(|_| rng.below(data.len())).collect();
             for (i, &row) in rows.iter().enumerate() {
-                for (panel, from, at) in
-                    [(&mut desk.now, &obs, 0), (&mut desk.next, &next, 0), (&mut desk.pair, &act, l)]
-                {
-                    from.row(row).iter().enumerate().for_each(|(c, &v)| put(panel, i, at + c, v));
+                for (to, from, at) in [
+                    (&mut work.encode.x, &obs, 0),
+                    (&mut work.next, &next, 0),
+                    (&mut work.advance.x, &act, l),
+                ] {
+                    from.row(row).iter().enumerate().for_each(|(c, &v)| to.set(i, at + c, v));
                 }
             }
-            desk.pass(&it, cfg.kl_weight, &mut rng);
-            it.train(&desk, AdamStep::new(&AdamConfig::default(), cfg.lr, update));
+            work.pass(&it, cfg.kl_weight, &mut rng);
+            it.train(&work, TrainStep::new(cfg.lr, update));
         }
         let bad = [&it.encoder, &it.forward, &it.decoder].into_iter().any(|s| s.not_finite().is_some());
         if bad {
@@ -81,17 +81,11 @@ impl Latent {
         Ok(it)
     }
 
-    fn train(&mut self, desk: &Desk, adam: AdamStep) {
-        let (alone, rows) = (ThreadPool::new(1), desk.rows);
-        let step = TrainStep { adam, decay: &[], tau: None };
-        let with = |pair: (_, _)| (pair.0, pair.1, rows);
-        self.encoder.train(&alone, 0..1, 1, |_, l, _| with(desk.encode.source(l, &desk.now)), &step);
-        self.forward.train(&alone, 0..1, 1, |_, l, _| with(desk.advance.source(l, &desk.pair)), &step);
-        let decode = |_: usize, l: usize, part: usize| {
-            let (trace, z) = [(&desk.decode, &desk.z), (&desk.decode_next, &desk.z_next)][part];
-            with(trace.source(l, z))
-        };
-        self.decoder.train(&alone, 0..1, 2, decode, &step);
+    fn train(&mut self, work: &LatentStep, step: TrainStep<'_>) {
+        let alone = ThreadPool::new(1);
+        self.encoder.train(&alone, 0..1, 1, |_| &work.encode, &step);
+        self.forward.train(&alone, 0..1, 1, |_| &work.advance, &step);
+        self.decoder.train(&alone, 0..1, 2, |i| [&work.decode, &work.decode_next][i], &step);
     }
 
     /// (z, a) of each row: the encoder's mean, and the standardised action.
@@ -129,131 +123,111 @@ impl Latent {
         pool: &ThreadPool,
     ) -> Mat {
         let mut flat = vec![0.0f32; rows.nrows() * outputs];
-        let mut chunks: Vec<_> = flat.chunks_mut(CHUNK * outputs).collect();
-        pool.for_each_mut(&mut chunks, |chunk, out| {
-            let n = out.len() / outputs;
-            let mut x = PackedMatrix::new(n, rows.ncols());
-            let mut trace = Activations::forward_only(net.shape(), n);
-            for i in 0..n {
-                for (c, &v) in rows.row(chunk * CHUNK + i).iter().enumerate() {
-                    put(&mut x, i, c, (v - scale.0[c]) * scale.1[c]);
-                }
-            }
-            trace.forward(net.net(0), Weights::Current, &x, n);
-            trace.out.store_flat(out, outputs, 0);
+        net.predict(pool, (0, Weights::Current), (&mut flat, outputs), |row, x| {
+            let values = x.iter_mut().zip(rows.row(row)).enumerate();
+            values.for_each(|(c, (x, v))| *x = (v - scale.0[c]) * scale.1[c]);
         });
         Mat::from_shape_vec((rows.nrows(), outputs), flat).expect("one row of outputs a row")
     }
 }
 
-fn put(panels: &mut PackedMatrix, row: usize, col: usize, value: f32) {
-    let at = panels.at(row, col);
-    panels.data_mut()[at] = value;
-}
-
-fn get(panels: &PackedMatrix, row: usize, col: usize) -> f32 {
-    panels.data()[panels.at(row, col)]
-}
-
-/// The buffers of a training step.
-struct Desk {
+/// The buffers of a training step. Three networks feed each other, so a loss of single rows (`nn::Fitter`) does not do.
+struct LatentStep {
     rows: usize,
     latent: usize,
-    /// s, s' and (z, a).
-    now: PackedMatrix,
+    /// From s to z.
+    encode: Shard,
+    /// s', and its encoding, which gets no gradient.
     next: PackedMatrix,
-    pair: PackedMatrix,
-    z: PackedMatrix,
-    z_next: PackedMatrix,
-    encode: Activations,
     encode_next: Activations,
-    advance: Activations,
-    decode: Activations,
-    decode_next: Activations,
+    /// From (z, a) to z'.
+    advance: Shard,
+    /// From z to s and from z' to s'.
+    decode: Shard,
+    decode_next: Shard,
     dz: PackedMatrix,
     dz_next: PackedMatrix,
     dpair: PackedMatrix,
 }
 
-impl Desk {
-    fn new(it: &Latent, rows: usize, s: usize, a: usize) -> Self {
-        let l = it.latent;
+impl LatentStep {
+    fn new(it: &Latent, rows: usize) -> Self {
+        let (l, s, pair) = (it.latent, it.encoder.shape().inputs(0), it.forward.shape().inputs(0));
+        let shard = |of: &MlpEnsemble| Shard::new(of.shape(), 0..rows, 1);
         Self {
             rows,
             latent: l,
-            now: PackedMatrix::new(rows, s),
+            encode: shard(&it.encoder),
             next: PackedMatrix::new(rows, s),
-            pair: PackedMatrix::new(rows, l + a),
-            z: PackedMatrix::new(rows, l),
-            z_next: PackedMatrix::new(rows, l),
-            encode: Activations::new(it.encoder.shape(), rows),
             encode_next: Activations::forward_only(it.encoder.shape(), rows),
-            advance: Activations::new(it.forward.shape(), rows),
-            decode: Activations::new(it.decoder.shape(), rows),
-            decode_next: Activations::new(it.decoder.shape(), rows),
+            advance: shard(&it.forward),
+            decode: shard(&it.decoder),
+            decode_next: shard(&it.decoder),
             dz: PackedMatrix::new(rows, l),
             dz_next: PackedMatrix::new(rows, l),
-            dpair: PackedMatrix::new(rows, l + a),
+            dpair: PackedMatrix::new(rows, pair),
         }
     }
 
-    /// Forward and back; leaves every network's gradients in its trace.
+    /// Forward and back; leaves every network's gradients in its shard.
     fn pass(&mut self, it: &Latent, kl: f32, rng: &mut Rng) {
         let (n, l) = (self.rows, self.latent);
         let mut noise = || (0..n * l).map(|_| rng.normal() as f32).collect::<Vec<f32>>();
         let (first, second) = (noise(), noise());
-        self.encode.forward(it.encoder.net(0), Weights::Current, &self.now, n);
+        self.encode.forward(&it.encoder, 0, Weights::Current);
         self.encode_next.forward(it.encoder.net(0), Weights::Current, &self.next, n);
-        let deviation = |out: &PackedMatrix, i: usize, j: usize| (0.5 * clamp(get(out, i, l + j))).exp();
+        let deviation = |out: &PackedMatrix, i: usize, j: usize| (0.5 * clamp(out.get(i, l + j))).exp();
+        let Self { encode, next, encode_next, advance, decode, decode_next, .. } = self;
+        let encoded = &mut encode.nets[0];
         for (at, eps) in first.iter().enumerate() {
             let (i, j) = (at / l, at % l);
-            let z = get(&self.encode.out, i, j) + deviation(&self.encode.out, i, j) * eps;
-            put(&mut self.z, i, j, z);
-            put(&mut self.pair, i, j, z);
+            let z = encoded.out.get(i, j) + deviation(&encoded.out, i, j) * eps;
+            decode.x.set(i, j, z);
+            advance.x.set(i, j, z);
         }
-        self.advance.forward(it.forward.net(0), Weights::Current, &self.pair, n);
+        advance.forward(&it.forward, 0, Weights::Current);
+        let advanced = &mut advance.nets[0];
         for (at, eps) in second.iter().enumerate() {
             let (i, j) = (at / l, at % l);
-            let mean = get(&self.z, i, j) + get(&self.advance.out, i, j);
-            put(&mut self.z_next, i, j, mean + deviation(&self.advance.out, i, j) * eps);
+            let mean = decode.x.get(i, j) + advanced.out.get(i, j);
+            decode_next.x.set(i, j, mean + deviation(&advanced.out, i, j) * eps);
         }
         let share = 1.0 / n as f32;
-        for (trace, z, target, dz) in [
-            (&mut self.decode, &self.z, &self.now, &mut self.dz),
-            (&mut self.decode_next, &self.z_next, &self.next, &mut self.dz_next),
-        ] {
-            trace.forward(it.decoder.net(0), Weights::Current, z, n);
+        for (shard, target, dz) in
+            [(&mut *decode, &encode.x, &mut self.dz), (decode_next, &*next, &mut self.dz_next)]
+        {
+            shard.forward(&it.decoder, 0, Weights::Current);
             for i in 0..n {
                 for c in 0..target.cols() {
-                    let error = get(&trace.out, i, c) - get(target, i, c);
-                    put(&mut trace.dout, i, c, share * error);
+                    let error = shard.nets[0].out.get(i, c) - target.get(i, c);
+                    shard.nets[0].dout.set(i, c, share * error);
                 }
             }
-            trace.backward(it.decoder.net(0), n, None);
-            trace.input_gradient(it.decoder.net(0), n, 0..l, dz);
+            shard.backward(&it.decoder, 0);
+            shard.nets[0].input_gradient(it.decoder.net(0), n, 0..l, dz);
         }
         let kl = kl * share;
         for (at, eps) in second.iter().enumerate() {
             let (i, j) = (at / l, at % l);
-            let mean = get(&self.z, i, j) + get(&self.advance.out, i, j);
-            let std = deviation(&self.advance.out, i, j);
-            let (want, want_std) = (get(&self.encode_next.out, i, j), deviation(&self.encode_next.out, i, j));
-            let dz = get(&self.dz_next, i, j);
+            let mean = decode.x.get(i, j) + advanced.out.get(i, j);
+            let std = deviation(&advanced.out, i, j);
+            let (want, want_std) = (encode_next.out.get(i, j), deviation(&encode_next.out, i, j));
+            let dz = self.dz_next.get(i, j);
             // ∂KL(N(m, v) ‖ N(m', v')): (m − m')/v' and ½(v/v' − 1) for the log-variance.
             let ratio = std / want_std;
-            put(&mut self.advance.dout, i, j, dz + kl * (mean - want) / (want_std * want_std));
-            put(&mut self.advance.dout, i, l + j, dz * 0.5 * std * eps + kl * 0.5 * (ratio * ratio - 1.0));
+            advanced.dout.set(i, j, dz + kl * (mean - want) / (want_std * want_std));
+            advanced.dout.set(i, l + j, dz * 0.5 * std * eps + kl * 0.5 * (ratio * ratio - 1.0));
         }
-        self.advance.backward(it.forward.net(0), n, None);
-        self.advance.input_gradient(it.forward.net(0), n, 0..l, &mut self.dpair);
+        advanced.backward(it.forward.net(0), n, None);
+        advanced.input_gradient(it.forward.net(0), n, 0..l, &mut self.dpair);
         for (at, eps) in first.iter().enumerate() {
             let (i, j) = (at / l, at % l);
-            let (mean, std) = (get(&self.encode.out, i, j), deviation(&self.encode.out, i, j));
+            let (mean, std) = (encoded.out.get(i, j), deviation(&encoded.out, i, j));
             // z reaches the loss by its own decoding, by the forward model's input and by its skip connection.
-            let dz = get(&self.dz, i, j) + get(&self.dpair, i, j) + get(&self.advance.dout, i, j);
-            put(&mut self.encode.dout, i, j, dz + kl * mean);
-            put(&mut self.encode.dout, i, l + j, dz * 0.5 * std * eps + kl * 0.5 * (std * std - 1.0));
+            let dz = self.dz.get(i, j) + self.dpair.get(i, j) + advanced.dout.get(i, j);
+            encoded.dout.set(i, j, dz + kl * mean);
+            encoded.dout.set(i, l + j, dz * 0.5 * std * eps + kl * 0.5 * (std * std - 1.0));
         }
-        self.encode.backward(it.encoder.net(0), n, None);
+        encoded.backward(it.encoder.net(0), n, None);
     }
 }

@@ -15,7 +15,7 @@ use offing::eval::evaluate;
 use offing::home::Home;
 use offing::nn::ThreadPool;
 use offing::run::{ControlFlow, PhaseTimer, RunDir};
-use offing::sac::{Actor, Mean};
+use offing::sac::{Actor, Deterministic};
 use offing_mujoco::{Physics, make};
 
 use super::super::dynamics::task_of;
@@ -235,8 +235,8 @@ fn evaluation(context: &Context, data: &Dataset) -> Result<f64> {
     let rng = &mut Rng::stream(0, "bench", 0);
     let actor = Actor::new(data.rows.obs_dim(), data.rows.act_dim(), &[256; 3], [-5.0, 2.0], rng);
     // The first makes the simulators.
-    evaluate(&envs, &Mean(&actor), rayon::current_num_threads(), 0)?;
-    seconds(|| Ok(evaluate(&envs, &Mean(&actor), EPISODES as usize, 0)?))
+    evaluate(&envs, &Deterministic(&actor), rayon::current_num_threads(), 0)?;
+    seconds(|| Ok(evaluate(&envs, &Deterministic(&actor), EPISODES as usize, 0)?))
 }
 
 /// A figure of /proc/self/status in megabytes; NaN where there is none.

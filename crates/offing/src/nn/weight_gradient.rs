@@ -4,14 +4,26 @@ use super::adam::AdamStep;
 use super::buffer::{LANES, Line, read, write};
 use super::layer::Panel;
 use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, tiles};
-use super::matrix::PackedMatrix;
+use super::packed_matrix::PackedMatrix;
+use super::shard::Shard;
 
-/// A weight gradient is a sum over batch rows, which lie in several parts; rows count in the order of the parts.
-pub(super) trait Sources: Sync {
-    /// Number of parts.
-    fn count(&self) -> usize;
-    /// The part's layer input, output gradient and number of rows.
-    fn part(&self, i: usize) -> (&PackedMatrix, &PackedMatrix, usize);
+/// What one layer's weight gradient is summed over: the rows of all shards, in order.
+pub(super) struct Sources<'a, 's> {
+    /// Number of shards.
+    pub count: usize,
+    pub shard: &'a (dyn Fn(usize) -> &'s Shard + Sync),
+    /// Which of the shards' networks, and which of its layers.
+    pub net: usize,
+    pub layer: usize,
+}
+
+impl Sources<'_, '_> {
+    /// The layer's input, its output gradient and the number of rows in shard `i`.
+    fn part(&self, i: usize) -> (&PackedMatrix, &PackedMatrix, usize) {
+        let shard = (self.shard)(i);
+        let (x, dy) = shard.nets[self.net].source(self.layer, &shard.x);
+        (x, dy, shard.rows.len())
+    }
 }
 
 /// What to do with a weight's gradient.
@@ -27,17 +39,17 @@ pub(super) struct Update {
 dispatch!(
     /// Sums the gradient of panel number `index` and lets Adam apply it.
     train_panel, train_panel_wide, train_panel_avx2,
-    (sources: &dyn Sources, inputs: usize, index: usize, outputs: usize, panel: &mut Panel, update: Update)
+    (sources: &Sources<'_, '_>, inputs: usize, index: usize, outputs: usize, panel: &mut Panel, update: Update)
 );
 dispatch!(
     /// Sums the gradient of panel number `index` into `grad`, which has the panel's layout.
     gradient_panel, gradient_panel_wide, gradient_panel_avx2,
-    (sources: &dyn Sources, inputs: usize, index: usize, outputs: usize, grad: &mut [f32])
+    (sources: &Sources<'_, '_>, inputs: usize, index: usize, outputs: usize, grad: &mut [f32])
 );
 
 #[inline(always)]
 fn train_panel_wide<K: Kernel>(
-    sources: &dyn Sources,
+    sources: &Sources<'_, '_>,
     inputs: usize,
     index: usize,
     outputs: usize,
@@ -113,7 +125,7 @@ pub(super) fn polyak(mut target: Line, w: Line, tau: f32) -> Line {
 
 #[inline(always)]
 fn gradient_panel_wide<K: Kernel>(
-    sources: &dyn Sources,
+    sources: &Sources<'_, '_>,
     inputs: usize,
     index: usize,
     outputs: usize,
@@ -132,26 +144,25 @@ fn gradient_panel_wide<K: Kernel>(
     }
 }
 
-/// Σ_rows x[row][k] · dy[row][j] for `width` inputs k from `strip`·16 and the outputs j of a panel. `fetch` is told
-/// which of the inputs are summed next, for the last time.
+/// Σ_rows x[row][k] · dy[row][j] for `width` inputs k from `strip`·16 and the outputs j of a panel. `fetch` gets
+/// the inputs that are summed next, for the last time.
 ///
-/// Part by part, so that what is multiplied at a time is 16 KiB for parts of 128 rows. Each sum keeps its order.
+/// Shard by shard, so that what is multiplied at a time is 16 KiB for shards of 128 rows. Each sum keeps its order.
 #[inline(always)]
 fn gradient_block<K: Kernel>(
-    sources: &dyn Sources,
+    sources: &Sources<'_, '_>,
     strip: usize,
     width: usize,
     panel: usize,
     fetch: impl Fn(std::ops::Range<usize>),
 ) -> [Line; LANES] {
     let mut block = [[0.0; LANES]; LANES];
-    let parts = sources.count();
-    for part in 0..parts {
-        let (x, dy, rows) = sources.part(part);
+    for shard in 0..sources.count {
+        let (x, dy, rows) = sources.part(shard);
         let x = &x.data()[strip * x.capacity() * LANES..][..rows * LANES];
         let dy = &dy.data()[panel * dy.capacity() * LANES..][..rows * LANES];
         for (first, height) in tiles(width) {
-            if part + 1 == parts {
+            if shard + 1 == sources.count {
                 fetch(first..first + height);
             }
             let mut tile: Tile = [[0.0; LANES]; TILE];
@@ -169,13 +180,13 @@ fn gradient_block<K: Kernel>(
 
 /// The same for a layer with one output: sixteen inputs from 16·`strip`.
 #[inline(always)]
-fn gradient_column(sources: &dyn Sources, strip: usize) -> Line {
+fn gradient_column(sources: &Sources<'_, '_>, strip: usize) -> Line {
     let mut sum = [0.0; LANES];
-    for part in 0..sources.count() {
-        let (x, dy, rows) = sources.part(part);
+    for shard in 0..sources.count {
+        let (x, dy, rows) = sources.part(shard);
         let first = strip * x.capacity() * LANES;
         for row in 0..rows {
-            let (x, d) = (read(x.data(), first + row * LANES), dy.data()[row * LANES]);
+            let (x, d) = (read(x.data(), first + row * LANES), dy.get(row, 0));
             for j in 0..LANES {
                 sum[j] += x[j] * d;
             }

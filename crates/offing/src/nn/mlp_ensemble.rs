@@ -1,17 +1,22 @@
-//! Stacks of equal multi-layer perceptrons: one actor, a few critics, an ensemble of models.
+//! Ensembles of equal multi-layer perceptrons: one actor, a few critics, several dynamics models.
 //!
-//! The forward and backward passes of a row touch no other row, so threads take parts of a batch through whole
+//! The forward and backward passes of a row touch no other row, so threads take shards of a batch through whole
 //! networks without waiting for each other; the weight gradients then are shared out by panel.
 
-use super::adam::AdamStep;
+use super::activations::Activations;
 use super::buffer::{Buf, LANES, read, write};
-use super::gradient::{Sources, Update, gradient_panel, polyak, train_panel};
-use super::layer::Panel;
+use super::layer::{Panel, Weights};
 use super::matmul::Simd;
-use super::matrix::PackedMatrix;
+use super::packed_matrix::PackedMatrix;
+use super::scratch_pool::ScratchPool;
 use super::shape::Shape;
+use super::shard::Shard;
 use super::thread_pool::ThreadPool;
+use super::weight_gradient::{Sources, gradient_panel, polyak};
 use crate::rng::Rng;
+
+/// Rows a thread takes at once when a network is only evaluated: their activations fit the second-level cache.
+const CHUNK: usize = 120;
 
 /// How fresh weights are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +27,7 @@ pub enum Init {
     TruncatedNormal,
 }
 
-/// What a stack keeps beside its weights.
+/// What an ensemble keeps beside its weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Weights only.
@@ -40,9 +45,10 @@ pub struct MlpEnsemble {
     nets: usize,
     panels: Vec<Panel>,
     simd: Simd,
+    scratch: ScratchPool<(PackedMatrix, Activations)>,
 }
 
-/// One network of a stack, to run.
+/// One network of an ensemble, to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Net<'a> {
     pub(super) shape: &'a Shape,
@@ -53,10 +59,10 @@ pub struct Net<'a> {
 impl MlpEnsemble {
     /// Fresh networks; targets start as copies.
     pub fn new(shape: Shape, nets: usize, init: Init, keep: Keep, rng: &mut Rng) -> Self {
-        let mut stack = Self::zeros(shape, nets, keep);
+        let mut new = Self::zeros(shape, nets, keep);
         for net in 0..nets {
-            for l in 0..stack.shape.layers() {
-                let (inputs, outputs) = (stack.shape.inputs(l), stack.shape.outputs(l));
+            for l in 0..new.shape.layers() {
+                let (inputs, outputs) = (new.shape.inputs(l), new.shape.outputs(l));
                 let scale = 1.0 / (inputs as f64).sqrt();
                 let mut weight = vec![0.0; inputs * outputs];
                 let mut bias = vec![0.0; outputs];
@@ -73,11 +79,11 @@ impl MlpEnsemble {
                         }
                     }),
                 }
-                stack.set(net, l, Field::Weight, &weight, &bias);
+                new.set(net, l, Field::Weight, &weight, &bias);
             }
         }
-        stack.copy_targets();
-        stack
+        new.copy_targets();
+        new
     }
 
     /// Networks whose weights are all zero, to be filled with [`MlpEnsemble::set`].
@@ -89,7 +95,7 @@ impl MlpEnsemble {
             Panel { w: Buf::zeros(len), m: extra(moments), v: extra(moments), target: extra(target) }
         };
         let panels = (0..nets).flat_map(|_| shape.units.iter().map(|&(l, _)| panel(l))).collect();
-        Self { shape, nets, panels, simd: Simd::detect() }
+        Self { shape, nets, panels, simd: Simd::detect(), scratch: ScratchPool::default() }
     }
 
     /// The same networks on plain Rust kernels: slower, for comparison.
@@ -98,7 +104,7 @@ impl MlpEnsemble {
         self
     }
 
-    /// The same stack without weights, to be lent some by [`MlpEnsemble::swap_weights`].
+    /// The same ensemble without weights, to borrow some by [`MlpEnsemble::swap_weights`].
     pub(crate) fn without_weights(mut self) -> Self {
         self.panels.iter_mut().for_each(|panel| panel.w = Buf::default());
         self
@@ -135,64 +141,50 @@ impl MlpEnsemble {
         }
     }
 
-    /// Exchanges the weights, and nothing else, with a stack of the same shape.
+    /// Exchanges the weights, and nothing else, with an ensemble of the same shape.
     pub(crate) fn swap_weights(&mut self, other: &mut MlpEnsemble) {
-        assert!(self.shape == other.shape && self.nets == other.nets, "stacks of one shape");
+        assert!(self.shape == other.shape && self.nets == other.nets, "ensembles of one shape");
         self.panels.iter_mut().zip(&mut other.panels).for_each(|(a, b)| std::mem::swap(&mut a.w, &mut b.w));
     }
 
-    /// One gradient step of the given networks: sums each weight's gradient over the parts of the batch, in order,
-    /// and applies Adam (and Polyak averaging when `tau` is given) at once.
-    ///
-    /// `source(net, layer, part)` is the layer's input, the loss's gradient at its output, and the number of rows.
-    pub(crate) fn train<'s>(
-        &mut self,
+    /// Runs rows through network number `net`, in chunks shared among threads. `load(row, x)` fills a row's inputs; `out`
+    /// gets the first `width` outputs of each row, row after row.
+    pub fn predict(
+        &self,
         pool: &ThreadPool,
-        nets: std::ops::Range<usize>,
-        parts: usize,
-        source: impl Fn(usize, usize, usize) -> (&'s PackedMatrix, &'s PackedMatrix, usize) + Sync,
-        step: &TrainStep<'_>,
+        (net, which): (usize, Weights),
+        (out, width): (&mut [f32], usize),
+        load: impl Fn(usize, &mut [f32]) + Sync,
     ) {
-        let (shape, simd) = (&self.shape, self.simd);
-        let per_net = shape.units.len();
-        let panels = &mut self.panels[nets.start * per_net..nets.end * per_net];
-        pool.for_each_mut(panels, |i, panel| {
-            let (net, (l, index)) = (nets.start + i / per_net, shape.units[i % per_net]);
-            let sources = Layer::new(parts, |part| source(net, l, part));
-            let decay = step.decay.get(l).copied().unwrap_or(0.0);
-            let update = Update { adam: step.adam, decay, tau: step.tau };
-            train_panel(simd, &sources, shape.inputs(l), index, shape.outputs(l), panel, update);
+        let mut chunks: Vec<_> = out.chunks_mut(CHUNK * width).collect();
+        let make = || {
+            let x = PackedMatrix::new(CHUNK, self.shape.inputs(0));
+            (x, Activations::forward_only(&self.shape, CHUNK))
+        };
+        pool.for_each_mut(&mut chunks, |i, out| {
+            self.scratch.with(make, |(x, activations)| {
+                let rows = out.len() / width;
+                x.fill_rows(rows, |row, x| load(i * CHUNK + row, x));
+                activations.forward(self.net(net), which, x, rows);
+                activations.out.store_flat(out, width, 0);
+            });
         });
     }
 
-    /// The gradient that `MlpEnsemble::train` would apply (without decay), as (weight, bias) of one layer.
-    pub fn gradient<'s>(
-        &self,
-        l: usize,
-        parts: usize,
-        source: impl Fn(usize) -> (&'s PackedMatrix, &'s PackedMatrix, usize) + Sync,
-    ) -> (Vec<f32>, Vec<f32>) {
-        let (inputs, outputs) = (self.shape.inputs(l), self.shape.outputs(l));
-        let mut grads = Self::zeros(self.shape.clone(), 1, Keep::Weights);
-        let sources = Layer::new(parts, source);
-        for index in 0..outputs.div_ceil(LANES) {
-            let grad = &mut grads.panels[self.shape.first[l] + index].w;
-            gradient_panel(self.simd, &sources, inputs, index, outputs, grad);
+    /// Fills the first network's weights with a gradient: that of a network of this shape, the shards' first, summed over
+    /// the rows of `count` shards.
+    pub(crate) fn set_to_gradient<'s>(&mut self, count: usize, shard: impl Fn(usize) -> &'s Shard + Sync) {
+        let (shape, simd) = (&self.shape, self.simd);
+        for (&(layer, index), panel) in shape.units.iter().zip(&mut self.panels) {
+            let sources = Sources { count, shard: &shard, net: 0, layer };
+            gradient_panel(simd, &sources, shape.inputs(layer), index, shape.outputs(layer), &mut panel.w);
         }
-        grads.get(0, l, Field::Weight)
     }
 
-    /// Fills this stack's weights with the gradient of one part of a batch, for the first network: `source(layer)` is
-    /// the layer's input, the loss's gradient at its output, and the number of rows.
-    pub(crate) fn gradient_of_part<'s>(
-        &mut self,
-        source: impl Fn(usize) -> (&'s PackedMatrix, &'s PackedMatrix, usize) + Sync,
-    ) {
-        let (shape, simd) = (&self.shape, self.simd);
-        for (&(l, index), panel) in shape.units.iter().zip(&mut self.panels) {
-            let sources = Layer::new(1, |_| source(l));
-            gradient_panel(simd, &sources, shape.inputs(l), index, shape.outputs(l), &mut panel.w);
-        }
+    /// Shape, kernels and the panels of networks `nets`.
+    pub(super) fn parts(&mut self, nets: std::ops::Range<usize>) -> (&Shape, Simd, &mut [Panel]) {
+        let per_net = self.shape.units.len();
+        (&self.shape, self.simd, &mut self.panels[nets.start * per_net..nets.end * per_net])
     }
 
     /// target ← (1 − τ)·target + τ·w for every network.
@@ -226,7 +218,7 @@ impl MlpEnsemble {
         &self.panels
     }
 
-    /// What this stack keeps, with the suffix of its tensors' names.
+    /// What this ensemble keeps, with the suffix of its tensors' names.
     pub(super) fn fields(&self) -> impl Iterator<Item = (Field, &'static str)> + use<> {
         let kept = |field: Field| self.panels.first().is_some_and(|p| !field.of(p).is_empty());
         let all =
@@ -288,37 +280,6 @@ impl Field {
             Self::Second => &mut panel.v,
             Self::Target => &mut panel.target,
         }
-    }
-}
-
-/// How `MlpEnsemble::train` turns gradients into weights.
-pub(crate) struct TrainStep<'a> {
-    pub(crate) adam: AdamStep,
-    /// Weight decay per layer; layers beyond its length have none.
-    pub(crate) decay: &'a [f32],
-    /// Also move the target copies this far.
-    pub(crate) tau: Option<f32>,
-}
-
-/// One layer's inputs and output gradients, part by part.
-struct Layer<'s, F> {
-    parts: usize,
-    source: F,
-    panels: std::marker::PhantomData<&'s PackedMatrix>,
-}
-
-impl<'s, F: Fn(usize) -> (&'s PackedMatrix, &'s PackedMatrix, usize) + Sync> Layer<'s, F> {
-    fn new(parts: usize, source: F) -> Self {
-        Self { parts, source, panels: std::marker::PhantomData }
-    }
-}
-
-impl<'s, F: Fn(usize) -> (&'s PackedMatrix, &'s PackedMatrix, usize) + Sync> Sources for Layer<'s, F> {
-    fn count(&self) -> usize {
-        self.parts
-    }
-    fn part(&self, i: usize) -> (&PackedMatrix, &PackedMatrix, usize) {
-        (self.source)(i)
     }
 }
 

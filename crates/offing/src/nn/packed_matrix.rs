@@ -52,12 +52,22 @@ impl PackedMatrix {
         (col / LANES * self.capacity + row) * LANES + col % LANES
     }
 
+    /// Element (row, col).
+    #[inline(always)]
+    pub fn get(&self, row: usize, col: usize) -> f32 {
+        self.data[self.at(row, col)]
+    }
+
+    /// Sets element (row, col).
+    #[inline(always)]
+    pub fn set(&mut self, row: usize, col: usize, value: f32) {
+        let at = self.at(row, col);
+        self.data[at] = value;
+    }
+
     /// Writes 1 into the column after the last, which a product that fills whole panels has overwritten.
     pub fn set_ones(&mut self, rows: usize) {
-        for row in 0..rows {
-            let at = self.at(row, self.cols);
-            self.data[at] = 1.0;
-        }
+        (0..rows).for_each(|row| self.set(row, self.cols, 1.0));
     }
 
     /// Copies rows `from..from + rows` of `source` into rows 0.. at columns `at..`.
@@ -90,13 +100,24 @@ impl PackedMatrix {
         }
     }
 
+    /// Sets the first `rows` rows, each to what `fill(row, values)` leaves in its slice.
+    pub fn fill_rows(&mut self, rows: usize, mut fill: impl FnMut(usize, &mut [f32])) {
+        let mut values = vec![0.0; self.cols];
+        for row in 0..rows {
+            fill(row, &mut values);
+            self.load_row(row, &values, 0);
+        }
+    }
+
     /// Copies columns `at..at + width` of the first rows out, row after row.
     pub fn store_flat(&self, out: &mut [f32], width: usize, at: usize) {
-        for (row, values) in out.chunks_exact_mut(width).enumerate() {
-            for (col, x) in values.iter_mut().enumerate() {
-                *x = self.data[self.at(row, at + col)];
-            }
-        }
+        out.chunks_exact_mut(width).enumerate().for_each(|(row, values)| self.store_row(row, values, at));
+    }
+
+    /// Copies row `row` from column `at` on out.
+    #[inline]
+    pub fn store_row(&self, row: usize, values: &mut [f32], at: usize) {
+        values.iter_mut().enumerate().for_each(|(col, x)| *x = self.get(row, at + col));
     }
 }
 
@@ -114,8 +135,8 @@ mod tests {
         panels.store_flat(&mut flat, 4, 15);
         for row in 0..6 {
             assert_eq!(flat[row * 4..][..4], [15, 16, 17, 18].map(|j| ((row + 3) * 100 + j) as f32));
-            assert_eq!(panels.data()[panels.at(row, 21)], 1.0);
-            assert_eq!(panels.data()[panels.at(row, 22)], 0.0);
+            assert_eq!(panels.get(row, 21), 1.0);
+            assert_eq!(panels.get(row, 22), 0.0);
         }
     }
 }

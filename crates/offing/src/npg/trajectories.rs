@@ -16,7 +16,7 @@ pub enum Bootstrap {
 
 /// One trajectory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Path {
+pub struct Trajectory {
     /// Its rows, in order.
     pub rows: Vec<u32>,
     /// Whether it ended for good, not at the horizon.
@@ -25,9 +25,9 @@ pub struct Path {
 
 /// The trajectories of rows that come step after step; `start` says to which each belongs, `done` where it ended. A
 /// trajectory that is shorter than the horizon without an end was cut because its numbers exploded: nothing follows it.
-pub fn paths(start: &[u32], done: impl Fn(usize) -> bool, horizon: usize) -> Vec<Path> {
+pub fn trajectories(start: &[u32], done: impl Fn(usize) -> bool, horizon: usize) -> Vec<Trajectory> {
     let count = start.iter().max().map_or(0, |&last| last as usize + 1);
-    let mut all = vec![Path { rows: Vec::new(), ended: false }; count];
+    let mut all = vec![Trajectory { rows: Vec::new(), ended: false }; count];
     for (row, &start) in start.iter().enumerate() {
         all[start as usize].rows.push(row as u32);
         all[start as usize].ended = done(row);
@@ -38,9 +38,9 @@ pub fn paths(start: &[u32], done: impl Fn(usize) -> bool, horizon: usize) -> Vec
 }
 
 /// Discounted sum of the rewards from each row on to the end of its trajectory.
-pub fn returns(paths: &[Path], rewards: &[f32], gamma: f64) -> Vec<f32> {
+pub fn returns(trajectories: &[Trajectory], rewards: &[f32], gamma: f64) -> Vec<f32> {
     let mut out = vec![0.0; rewards.len()];
-    for path in paths {
+    for path in trajectories {
         let mut sum = 0.0;
         for &row in path.rows.iter().rev() {
             sum = f64::from(rewards[row as usize]) + gamma * sum;
@@ -52,14 +52,14 @@ pub fn returns(paths: &[Path], rewards: &[f32], gamma: f64) -> Vec<f32> {
 
 /// Generalised advantages (Schulman et al. 2016): Σ_k (γλ)^k δ_{t+k}, with δ_t = r_t + γ b_{t+1} − b_t.
 pub fn advantages(
-    paths: &[Path],
+    trajectories: &[Trajectory],
     rewards: &[f32],
     values: &[f32],
     (gamma, lambda): (f64, f64),
     bootstrap: Bootstrap,
 ) -> Vec<f32> {
     let mut out = vec![0.0; rewards.len()];
-    for path in paths {
+    for path in trajectories {
         let last = path.rows.last().map_or(0.0, |&row| f64::from(values[row as usize]));
         let mut next = if path.ended && bootstrap == Bootstrap::Zero { 0.0 } else { last };
         let mut sum = 0.0;
@@ -91,16 +91,16 @@ mod tests {
     fn rows_find_their_trajectories_and_how_these_ended() {
         // Three starts; 1 ends at its second row, 2 explodes after its first, 0 reaches the horizon of 3.
         let start = [0, 1, 2, 0, 1, 0];
-        let found = paths(&start, |row| row == 4, 3);
-        let path = |rows: &[u32], ended| Path { rows: rows.to_vec(), ended };
+        let found = trajectories(&start, |row| row == 4, 3);
+        let path = |rows: &[u32], ended| Trajectory { rows: rows.to_vec(), ended };
         assert_eq!(found, [path(&[0, 3, 5], false), path(&[1, 4], true), path(&[2], true)]);
         // A start whose first step was dropped has no trajectory.
-        assert_eq!(paths(&[0, 2], |_| false, 1), [path(&[0], false), path(&[1], false)]);
+        assert_eq!(trajectories(&[0, 2], |_| false, 1), [path(&[0], false), path(&[1], false)]);
     }
 
     #[test]
     fn advantages_are_the_sums_of_the_definition_for_both_bootstraps() {
-        let path = |ended| [Path { rows: vec![2, 0, 1], ended }];
+        let path = |ended| [Trajectory { rows: vec![2, 0, 1], ended }];
         let (rewards, values) = ([1.0, -2.0, 0.5], [0.3, 0.7, -0.4]);
         let (gamma, lambda) = (0.9, 0.8);
         for (ended, bootstrap, tail) in

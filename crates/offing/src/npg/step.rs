@@ -1,8 +1,8 @@
 //! One step of natural policy gradient: θ ← θ + √(δ / gᵀF⁻¹g) · F⁻¹g.
 
 use super::config::NpgConfig;
+use super::conjugate_gradient::{conjugate_gradient, dot};
 use super::policy::GaussianPolicy;
-use super::solve::{conjugate_gradient, dot};
 use super::surrogate::Surrogate;
 use crate::batch::Mat;
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ use crate::nn::ThreadPool;
 
 /// What an update did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Improvement {
+pub struct NpgStats {
     /// How much the surrogate mean ratio·A grew.
     pub surrogate: f64,
     /// Mean KL(old ‖ new).
@@ -26,14 +26,14 @@ pub struct Improvement {
 ///
 /// # Errors
 /// A step that is not finite; the policy is then as it was.
-pub fn improve(
+pub fn npg_step(
     cfg: &NpgConfig,
     policy: &mut GaussianPolicy,
     pool: &ThreadPool,
     obs: &Mat,
     act: &Mat,
     advantage: &[f32],
-) -> Result<Improvement> {
+) -> Result<NpgStats> {
     let old = policy.clone();
     let mut surrogate = Surrogate::new(&old, pool, obs, act, advantage);
     let gradient = surrogate.gradient();
@@ -52,5 +52,5 @@ pub fn improve(
     policy.set_params(&moved);
     let before = advantage.iter().map(|&a| f64::from(a)).sum::<f64>() / advantage.len().max(1) as f64;
     let (after, kl) = surrogate.compare(policy);
-    Ok(Improvement { surrogate: after - before, kl, gradient: dot(&gradient, &gradient).sqrt(), step })
+    Ok(NpgStats { surrogate: after - before, kl, gradient: dot(&gradient, &gradient).sqrt(), step })
 }

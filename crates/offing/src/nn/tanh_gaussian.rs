@@ -6,8 +6,8 @@
 use ndarray::ArrayView2;
 
 use super::math;
-use super::matmul::Simd;
-use super::matrix::PackedMatrix;
+use super::matmul::{Kernel, Simd, dispatch};
+use super::packed_matrix::PackedMatrix;
 use crate::rng::Rng;
 
 const HALF_LN_TAU: f32 = 0.918_938_5;
@@ -95,36 +95,14 @@ impl TanhGaussianHead {
         noise.fill(first, self.width, &mut self.eps[..n]);
         out.store_flat(&mut self.mean[..n], self.width, 0);
         out.store_flat(&mut self.log_std[..n], self.width, self.width);
-        match simd {
-            _ if self.clip => self.cut(n),
-            Simd::Portable => self.squash::<math::Plain>(n),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `Simd::Avx2` exists only where AVX2 and FMA were detected.
-            Simd::Avx2(_) => unsafe { self.squash_avx2(n) },
+        if self.clip {
+            self.cut(n)
+        } else {
+            squash(simd, self, n)
         }
         for (total, terms) in self.log_prob[..rows].iter_mut().zip(self.log_density.chunks_exact(self.width))
         {
             *total = terms.iter().sum();
-        }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,fma")]
-    fn squash_avx2(&mut self, n: usize) {
-        self.squash::<math::Fused>(n);
-    }
-
-    #[inline(always)]
-    fn squash<A: math::Arithmetic>(&mut self, n: usize) {
-        let (mean, log_std, eps) = (&self.mean[..n], &self.log_std[..n], &self.eps[..n]);
-        let (std, act, density) = (&mut self.std[..n], &mut self.act[..n], &mut self.log_density[..n]);
-        for i in 0..n {
-            let log_std = log_std[i].clamp(self.low, self.high);
-            std[i] = math::exp::<A>(log_std);
-            let z = mean[i] + std[i] * eps[i];
-            act[i] = math::tanh::<A>(z);
-            density[i] =
-                -0.5 * eps[i] * eps[i] - log_std - HALF_LN_TAU - math::ln_one_minus_tanh_squared::<A>(z);
         }
     }
 
@@ -137,22 +115,54 @@ impl TanhGaussianHead {
         }
     }
 
-    /// The gradient of `scale · (alpha · log π − Q)` at μ and log σ, into `dout`; `dq` is ∂Q/∂a, flat.
-    pub fn gradient(&self, rows: usize, alpha: f32, scale: f32, dq: &[f32], dout: &mut PackedMatrix) {
-        assert!(!self.clip, "a cut has no gradient");
+    /// Entry `j` of a row's action without noise, tanh(μ).
+    pub fn mean_act(&self, row: usize, j: usize) -> f32 {
+        self.mean[row * self.width + j].tanh()
+    }
+
+    /// The gradient of `scale · L` at μ and log σ, into `dout`, where `dlog_prob` is ∂L/∂log π of a row and `dact` is ∂L/∂a,
+    /// flat.
+    pub fn gradient(
+        &self,
+        rows: usize,
+        scale: f32,
+        dlog_prob: impl Fn(usize) -> f32,
+        dact: &[f32],
+        dout: &mut PackedMatrix,
+    ) {
+        assert!(!self.clip, "a clipped action has no gradient");
         for row in 0..rows {
+            let dlog_prob = dlog_prob(row);
             for j in 0..self.width {
                 let i = row * self.width + j;
                 let a = self.act[i];
                 // ∂ log π/∂z = 2 tanh z; ∂a/∂z = 1 − tanh² z.
-                let dz = scale * (alpha * 2.0 * a - dq[i] * (1.0 - a * a));
+                let dz = scale * (dlog_prob * 2.0 * a + dact[i] * (1.0 - a * a));
                 let inside = (self.low..=self.high).contains(&self.log_std[i]);
-                let dlog = if inside { dz * self.std[i] * self.eps[i] - scale * alpha } else { 0.0 };
-                let (mean_at, log_at) = (dout.at(row, j), dout.at(row, self.width + j));
-                dout.data_mut()[mean_at] = dz;
-                dout.data_mut()[log_at] = dlog;
+                let dlog = if inside { dz * self.std[i] * self.eps[i] - scale * dlog_prob } else { 0.0 };
+                dout.set(row, j, dz);
+                dout.set(row, self.width + j, dlog);
             }
         }
+    }
+}
+
+dispatch!(
+    /// Squashes the first `n` entries.
+    squash, squash_wide, squash_avx2, (head: &mut TanhGaussianHead, n: usize)
+);
+
+#[inline(always)]
+fn squash_wide<K: Kernel>(head: &mut TanhGaussianHead, n: usize) {
+    let (mean, log_std, eps) = (&head.mean[..n], &head.log_std[..n], &head.eps[..n]);
+    let (std, act, density) = (&mut head.std[..n], &mut head.act[..n], &mut head.log_density[..n]);
+    for i in 0..n {
+        let log_std = log_std[i].clamp(head.low, head.high);
+        std[i] = math::exp::<K::Arithmetic>(log_std);
+        let z = mean[i] + std[i] * eps[i];
+        act[i] = math::tanh::<K::Arithmetic>(z);
+        let jacobian = math::ln_one_minus_tanh_squared::<K::Arithmetic>(z);
+        density[i] = -0.5 * eps[i] * eps[i] - log_std - HALF_LN_TAU - jacobian;
     }
 }
 
@@ -188,7 +198,7 @@ mod tests {
             let log_prob = loss(mean, log_std, eps, 1.0, [0.0; 2]);
             assert!((f64::from(head.log_prob[0]) - log_prob).abs() < 1e-5 * (1.0 + log_prob.abs()));
             let mut dout = PackedMatrix::new(1, 4);
-            head.gradient(1, alpha as f32, 1.0, &c.map(|x| x as f32), &mut dout);
+            head.gradient(1, 1.0, |_| alpha as f32, &c.map(|x| -x as f32), &mut dout);
             for i in 0..4 {
                 let at = |step: f64| {
                     let (mut m, mut l) = (mean, log_std);

@@ -1,0 +1,176 @@
+//! Gradient steps. Every one of the library is made of the parts in this file.
+//!
+//! A batch is cut into [`Shard`]s. Each thread takes a shard forward through the networks, puts the loss's gradient at
+//! their outputs, and takes it back; no row waits for another. Then [`MlpEnsemble::train`] sums each weight's gradient
+//! over the shards, in order, and Adam applies it. [`Fitter`] does all of this for a loss that is a sum over rows:
+//!
+//! ```
+//! use offing::Rng;
+//! use offing::nn::{Activation, Fitter, Init, Keep, MlpEnsemble, Shape, ThreadPool};
+//! let (pool, mut rng) = (ThreadPool::new(2), Rng::stream(0, "doc", 0));
+//! let shape = Shape::new(1, &[16], 1, Activation::Tanh);
+//! let mut net = MlpEnsemble::new(shape, 1, Init::Uniform, Keep::Moments, &mut rng);
+//! let inputs: Vec<f32> = (0..64).map(|i| i as f32 / 32.0 - 1.0).collect();
+//! let mut fitter = Fitter::new(1e-2, 0.0);
+//! let mut fit = || {
+//!     fitter.step(&mut net, &pool, 64, |row, x| x[0] = inputs[row], |row, out, gradient| {
+//!         let error = out[0] - 0.5 * inputs[row];
+//!         gradient[0] = 2.0 * error / 64.0;
+//!         f64::from(error * error) / 64.0
+//!     })
+//! };
+//! let first = fit();
+//! assert!((0..200).map(|_| fit()).last().unwrap() < 0.1 * first);
+//! ```
+
+use std::ops::Range;
+
+use super::activations::Activations;
+use super::adam::AdamStep;
+use super::layer::Weights;
+use super::mlp_ensemble::MlpEnsemble;
+use super::packed_matrix::PackedMatrix;
+use super::shape::Shape;
+use super::thread_pool::ThreadPool;
+use super::weight_gradient::{Sources, Update, train_panel};
+
+/// Rows `rows` of a batch, and what one or more networks of an ensemble compute for them.
+#[derive(Clone, Debug)]
+pub struct Shard {
+    /// Which rows of the batch; row i of the matrices is row `rows.start + i`.
+    pub rows: Range<usize>,
+    /// The networks' common input.
+    pub x: PackedMatrix,
+    /// Outputs, gradients and all between, network after network.
+    pub nets: Vec<Activations>,
+}
+
+/// How [`MlpEnsemble::train`] turns gradients into weights.
+#[derive(Clone, Copy, Debug)]
+pub struct TrainStep<'a> {
+    /// The optimiser's step.
+    pub adam: AdamStep,
+    /// Weight decay per layer; layers beyond its length have none.
+    pub decay: &'a [f32],
+    /// Also move the target copies this far.
+    pub tau: Option<f32>,
+}
+
+impl TrainStep<'_> {
+    /// Adam's step number `t` (from 1) with learning rate `lr`, without decay or targets.
+    pub fn new(lr: f64, t: u64) -> Self {
+        Self { adam: AdamStep::new(lr, t), decay: &[], tau: None }
+    }
+}
+
+impl Shard {
+    /// Room for rows `rows` in `nets` networks of one shape.
+    pub fn new(shape: &Shape, rows: Range<usize>, nets: usize) -> Self {
+        let x = PackedMatrix::new(rows.len(), shape.inputs(0));
+        let nets = (0..nets).map(|_| Activations::new(shape, rows.len())).collect();
+        Self { rows, x, nets }
+    }
+
+    /// Runs the rows through networks number `first` and on.
+    pub fn forward(&mut self, of: &MlpEnsemble, first: usize, which: Weights) {
+        for (j, net) in self.nets.iter_mut().enumerate() {
+            net.forward(of.net(first + j), which, &self.x, self.rows.len());
+        }
+    }
+
+    /// Takes each network's `dout` back to its first layer.
+    pub fn backward(&mut self, of: &MlpEnsemble, first: usize) {
+        for (j, net) in self.nets.iter_mut().enumerate() {
+            net.backward(of.net(first + j), self.rows.len(), None);
+        }
+    }
+}
+
+impl MlpEnsemble {
+    /// One gradient step of networks `nets`: sums each weight's gradient over the shards, in order, and applies Adam (and
+    /// Polyak averaging when the step has a `tau`) at once.
+    ///
+    /// `shard(i)` is shard `i` of `count`, taken back already; its first network is number `nets.start`.
+    pub fn train<'s>(
+        &mut self,
+        pool: &ThreadPool,
+        nets: Range<usize>,
+        count: usize,
+        shard: impl Fn(usize) -> &'s Shard + Sync,
+        step: &TrainStep<'_>,
+    ) {
+        let (shape, simd, panels) = self.parts(nets);
+        let per_net = shape.units.len();
+        pool.for_each_mut(panels, |i, panel| {
+            let (net, (layer, index)) = (i / per_net, shape.units[i % per_net]);
+            let sources = Sources { count, shard: &shard, net, layer };
+            let decay = step.decay.get(layer).copied().unwrap_or(0.0);
+            let update = Update { adam: step.adam, decay, tau: step.tau };
+            train_panel(simd, &sources, shape.inputs(layer), index, shape.outputs(layer), panel, update);
+        });
+    }
+}
+
+/// Adam on one network, for losses that are a sum over rows.
+#[derive(Debug)]
+pub struct Fitter {
+    /// Learning rate.
+    lr: f64,
+    /// Weight decay of every layer.
+    decay: f32,
+    /// Steps taken.
+    pub steps: u64,
+    shards: Vec<(Shard, Vec<f64>)>,
+}
+
+impl Fitter {
+    /// A fresh optimiser. The network holds the moments: use one optimiser for one network.
+    pub fn new(lr: f64, decay: f32) -> Self {
+        Self { lr, decay, steps: 0, shards: Vec::new() }
+    }
+
+    /// One step of the first network of `net` on a batch of `rows` rows; returns the loss before it.
+    ///
+    /// `load(row, x)` fills a row's inputs. `loss(row, out, gradient)` gets its outputs, fills ∂loss/∂outputs, which starts
+    /// as zeros, and returns the row's part of the loss.
+    pub fn step(
+        &mut self,
+        net: &mut MlpEnsemble,
+        pool: &ThreadPool,
+        rows: usize,
+        load: impl Fn(usize, &mut [f32]) + Sync,
+        loss: impl Fn(usize, &[f32], &mut [f32]) -> f64 + Sync,
+    ) -> f64 {
+        let shape = net.shape();
+        if !self.shards.iter().map(|(shard, _)| shard.rows.clone()).eq(pool.shards(rows)) {
+            let shard = |rows: Range<usize>| (Shard::new(shape, rows.clone(), 1), vec![0.0; rows.len()]);
+            self.shards = pool.shards(rows).map(shard).collect();
+        }
+        let width = shape.outputs(shape.layers() - 1);
+        let reader = &*net;
+        pool.for_each_mut(&mut self.shards, |_, (shard, losses)| {
+            let first = shard.rows.start;
+            shard.x.fill_rows(losses.len(), |i, x| load(first + i, x));
+            shard.forward(reader, 0, Weights::Current);
+            let (mut out, net) = (vec![0.0; width], &mut shard.nets[0]);
+            let Activations { out: outputs, dout, .. } = net;
+            dout.fill_rows(losses.len(), |i, gradient| {
+                outputs.store_row(i, &mut out, 0);
+                gradient.fill(0.0);
+                losses[i] = loss(first + i, &out, gradient);
+            });
+            shard.backward(reader, 0);
+        });
+        self.steps += 1;
+        let decay = vec![self.decay; net.shape().layers()];
+        let step = TrainStep { decay: &decay, ..TrainStep::new(self.lr, self.steps) };
+        let shards = &self.shards;
+        net.train(pool, 0..1, shards.len(), |i| &shards[i].0, &step);
+        self.losses().fold(0.0, |total, loss| total + loss)
+    }
+
+    /// Each row's part of the last step's loss, in order.
+    pub fn losses(&self) -> impl Iterator<Item = f64> {
+        self.shards.iter().flat_map(|(_, losses)| losses.iter().copied())
+    }
+}
