@@ -1,11 +1,11 @@
 """SUMO in your own PyTorch code: the penalty of a MOPO rollout, and what max-aleatoric would have said.
 
-Run it cell by cell, or as a whole: ``python docs/sumo_in_pytorch.py``. It needs offing and torch, and makes a hopper
-dataset of 20,000 steps in the simulator first (a few seconds). The model here is a deliberately small one, written
-the way MOPO-like code bases write theirs; nothing of it knows of offing.
+Run it cell by cell, or as a whole: ``python docs/sumo_in_pytorch.py``. It needs offing and torch. First it generates a
+hopper dataset of 20,000 steps in the simulator (a few seconds). The model is deliberately small, written as MOPO-like
+code bases write theirs; it knows nothing of offing.
 """
 
-# %% Logged data: any arrays will do; here they are recorded in the simulator.
+# %% Logged data: any arrays will do; here the simulator records them.
 import numpy as np
 import torch
 
@@ -50,7 +50,7 @@ for step in range(1000):
     loss.backward()
     optimiser.step()
 
-# %% The rollout of MOPO, with SUMO's penalty (Eq. 6). This is the part to copy: three lines of it are offing's.
+# %% MOPO's rollout with SUMO's penalty (Eq. 6). This is the part to copy: three lines of it are offing's.
 sumo = offing.Sumo(obs, act, nxt, rew)  # 1. index the data once
 
 
@@ -72,7 +72,7 @@ def rollout(policy, s, length=5, lam=1.0):
 
 
 def policy(s):
-    """Not one that the data came from: that is when uncertainty matters."""
+    """Not a policy that produced the data: that is when uncertainty matters."""
     return torch.tanh(s[:, :3] + 0.5 * torch.randn(len(s), 3))
 
 

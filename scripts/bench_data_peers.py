@@ -1,10 +1,10 @@
-"""Reading and making datasets: offing beside h5py and Gymnasium, interleaved in one run.
+"""Times reading and generating datasets: offing beside h5py and Gymnasium, in turns in one run.
 
     python scripts/bench_data_peers.py --offing target/release/offing --file SOME_D4RL.hdf5 \
         --policies DIR --policy DIR/hopper-5.safetensors --json out.json
 
-Prints medians and ratios. Reading compares processor time of one whole read of a file that h5py wrote with gzip; making
-compares wall time of rolling the same policy, on as many processes as offing has threads.
+Prints medians and ratios. Reading compares processor time of one whole read of a file that h5py wrote with gzip.
+Generating compares wall time of rolling out the same policy, on as many processes as offing has threads.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def numpy_policy(path):
 
 
 def gymnasium_rows(task, policy, rows, seed):
-    """Rolls `rows` rows, recording what a D4RL file holds."""
+    """Rolls out `rows` rows and records the columns of a D4RL file."""
     os.environ["OMP_NUM_THREADS"] = "1"
     import gymnasium
     env = gymnasium.make(task)
@@ -91,8 +91,8 @@ def main():
     parser.add_argument("--policy", required=True, help="the policy file offing takes for --set")
     parser.add_argument("--set", default="hopper-medium")
     parser.add_argument("--task", default="Hopper-v4")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows offing makes a round")
-    parser.add_argument("--gymnasium-rows", type=int, default=100_000, help="rows Gymnasium makes a round (rates compare)")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows offing generates per round")
+    parser.add_argument("--gymnasium-rows", type=int, default=100_000, help="rows Gymnasium generates per round (rates compare)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json")
     args = parser.parse_args()

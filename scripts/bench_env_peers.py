@@ -1,4 +1,4 @@
-"""Steps a second on one core: offing, the bare engine, and gymnasium, in rounds that alternate.
+"""Steps per second on one core: offing, the bare engine and gymnasium, in alternating rounds.
 
     cargo build --release -p offing-mujoco --example env_rate
     python scripts/bench_env_peers.py [--rounds 5] [--steps 4000] [--json FILE]
@@ -27,7 +27,7 @@ WANTED = {"halfcheetah": 1.5, "hopper": 1.5, "walker2d": 1.2, "ant": 1.2}
 
 
 def gymnasium_rate(env, steps, rng):
-    """Steps a second of one round in gymnasium."""
+    """Steps per second of one round in gymnasium."""
     acts = rng.uniform(-1, 1, (steps, *env.action_space.shape)).astype(np.float32)
     env.reset(seed=0)
     clock = time.perf_counter()
@@ -39,7 +39,7 @@ def gymnasium_rate(env, steps, rng):
 
 
 def offing_rate(binary, body, steps):
-    """Steps a second of one round in offing and in the bare engine, each timed twice, in turns."""
+    """Steps per second of one round in offing and in the bare engine, each timed twice, in turns."""
     run = subprocess.run([binary, body, "gymnasium-v4", str(steps), "2"], capture_output=True, text=True)
     if run.returncode:
         sys.exit(run.stderr)
@@ -60,7 +60,7 @@ def main():
         sys.exit(f"no {binary}; build it with `cargo build --release -p offing-mujoco --example env_rate`")
     out = pathlib.Path(args.json).resolve() if args.json else None
     os.chdir(tempfile.mkdtemp())  # Python's MuJoCo writes MUJOCO_LOG.TXT where it runs
-    gymnasium.logger.min_level = gymnasium.logger.ERROR  # v4 is deprecated; it is wanted here
+    gymnasium.logger.min_level = gymnasium.logger.ERROR  # v4 is deprecated, and compared here
     rng = np.random.default_rng(0)
     samples, good = {}, True
     print(f"{'body':12} {'offing/s':>10} {'bare/s':>10} {'gymnasium/s':>12} {'× gymnasium':>12} {'of bare':>8}")
@@ -71,7 +71,7 @@ def main():
             rounds.append((*offing_rate(binary, body, args.steps), gymnasium_rate(env, args.steps, rng)))
         samples[body] = dict(zip(("offing", "bare", "gymnasium"), map(list, zip(*rounds))))
         ours, bare, peer = (statistics.median(v) for v in samples[body].values())
-        # Ratios within a round first: what slows the machine slows a round, not one side of it.
+        # Ratios within a round first: a slow machine slows the whole round, not one side of it.
         ratio = statistics.median(r[0] / r[2] for r in rounds)
         share = statistics.median(r[0] / r[1] for r in rounds)
         print(f"{body:12} {ours:10.0f} {bare:10.0f} {peer:12.0f} {ratio:12.2f} {share:8.2f}", flush=True)

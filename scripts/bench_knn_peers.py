@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Times offing-knn against FAISS, usearch and scikit-learn on the same data, interleaved, and prints ratios.
+"""Times offing-knn against FAISS, usearch and scikit-learn on the same data, in turns, and prints ratios.
 
     python scripts/bench_knn_peers.py --rows rows.npy --in queries_in.npy --mild queries_mild.npy --far queries_far.npy \
         --ours "target/release/examples/bench" --json peers.json
 
 `--ours` is any command that takes `--rows F --queries name=F,… --k 1,10 --threads N --repeat N --json F --distances DIR`
 and writes q/s as {"results":[{"name":"search mild k=1","unit":"queries/s","samples":[…]}]} and k-th distances as
-DIR/mild_1.npy: `cargo build --release -p offing-knn --example bench` makes one. It is called once before and once
-after the peers, so that a machine that slows down meanwhile shows.
+DIR/mild_1.npy: `cargo build --release -p offing-knn --example bench` builds one. The script calls it once before and
+once after the peers, to show whether the machine slowed down meanwhile.
 
-Needs numpy, faiss-cpu; usearch and scikit-learn if not left out. u = log(1 + d) is the score offing uses; the error
-columns say by how much each approximate index misses it.
+Needs numpy and faiss-cpu; usearch and scikit-learn unless left out. u = log(1 + d) is the score offing uses; the error
+columns show by how much each approximate index misses it.
 """
 
 import argparse, json, os, platform, subprocess, sys, tempfile, time
@@ -30,7 +30,7 @@ def options():
     p.add_argument("--repeat", type=int, default=3)
     p.add_argument("--peers", default="flat,hnsw,ivf,usearch,sklearn", help="which to run")
     p.add_argument("--sklearn-queries", type=int, default=64)
-    p.add_argument("--cache", help="directory to keep built HNSW and usearch indexes in (their build takes minutes)")
+    p.add_argument("--cache", help="directory that caches built HNSW and usearch indexes (their build takes minutes)")
     p.add_argument("--json")
     return p.parse_args()
 

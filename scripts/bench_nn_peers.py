@@ -1,11 +1,11 @@
-"""The learning core against PyTorch eager and JAX jit: the same work, in turns, in one run, on the same threads.
+"""Times the learning core against PyTorch eager and JAX jit: the same work, in turns, in one run, on the same threads.
 
     pip install torch jax numpy
     cargo build --release
     python scripts/bench_nn_peers.py [--threads 2] [--rounds 8] [--only sac,ensemble,forecast] [--json F]
 
-Ours is `offing bench sac` and `offing bench dynamics`, started anew every round. A peer is a process of its own that
-waits for its turn, so that no thread pool disturbs another's.
+offing runs as `offing bench sac` and `offing bench dynamics`, started anew every round. Each peer is its own process
+that waits for its turn, so that no thread pool disturbs another's.
 """
 
 import argparse
@@ -271,7 +271,7 @@ class Peer:
 
 
 class Offing:
-    """Runs the command line; keeps the peak, the operations and the commit it reports."""
+    """Runs the command line; stores the peak, the operations and the commit it reports."""
 
     def __init__(self, binary, threads):
         self.binary, self.threads = binary, str(threads)
@@ -320,7 +320,7 @@ def main():
     me = [sys.executable, os.path.abspath(__file__), "--threads", threads, "--worker"]
     ours = Offing(args.binary, args.threads)
     peers = {"torch": Peer([*me, "torch"], env), "jax": Peer([*me, "jax"], env)}
-    # Runs a round: enough to be steady, short enough that a disturbance hits all alike. A forecast takes seconds.
+    # Runs per round: enough to be steady, short enough that a disturbance hits all alike. A prediction takes seconds.
     plan = {"sac": (40, args.rounds), "ensemble": (8, args.rounds), "forecast": (1, min(args.rounds, 3))}
     plan = {name: plan[name] for name in args.only.split(",")}
     times = {}
@@ -355,7 +355,7 @@ def report(times, ours, args):
     for name in ("sac", "ensemble", "forecast", "step"):
         if ("offing", name) not in median:
             continue
-        # A step by one member a row does what the peers' forecast by all members is otherwise needed for.
+        # One member per row replaces the prediction by all members that the peers need.
         theirs = "forecast" if name == "step" else name
         keys = [("offing", name), ("torch", theirs), ("jax", theirs)]
         o, t, j = (median[key] for key in keys)

@@ -4,9 +4,9 @@
     cargo build --release -p offing-knn --example bench
     python scripts/bench_python.py --rows rows.npy --queries queries.npy --json python.json
 
-All three answer the same float32 arrays with the same number of threads in this one run. The Rust program is called
-anew in every round, FAISS Flat on fewer queries (it is a scan: its time grows with their number). Needs offing (`pip
-install .`), numpy and faiss-cpu.
+All three search the same float32 arrays with the same number of threads in one run. Every round calls the Rust program
+anew, and FAISS Flat on fewer queries (it is a scan: its time grows with their number). Needs offing (`pip install .`),
+numpy and faiss-cpu.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def from_rust(args, folder, count):
 
 def main():
     args = options()
-    # Its threads would go on spinning, at the cost of whoever is measured next.
+    # Its threads would keep spinning and slow the next measurement.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import faiss
 

@@ -1,4 +1,4 @@
-"""Where the programs under test are: in an environment variable, else in the Cargo target directory (debug, then release)."""
+"""Finds the programs under test: by an environment variable, else in the Cargo target directory (debug, then release)."""
 
 import os
 import pathlib
@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def program(name, variable, build):
-    """The file `name` below a profile's directory; `build` is the command that makes it."""
+    """The file `name` below a profile's directory; `build` is the command that builds it."""
     if variable in os.environ:
         return os.environ[variable]
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -22,6 +22,6 @@ def program(name, variable, build):
 
 
 def offing(*arguments):
-    """Runs the command line and returns what became of it."""
+    """Runs the command line and returns the result."""
     found = program("offing", "OFFING", "cargo build")
     return subprocess.run([found, *map(str, arguments)], capture_output=True, text=True)

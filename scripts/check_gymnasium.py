@@ -25,7 +25,7 @@ TOLERANCE = 1e-9
 
 
 def replay_binary(explicit=None):
-    """The example built by cargo: given, in $OFFING_REPLAY, or in the target directory."""
+    """The example built by cargo: as given, from $OFFING_REPLAY, or in the target directory."""
     root = pathlib.Path(__file__).resolve().parent.parent
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
     named = explicit or os.environ.get("OFFING_REPLAY")
@@ -37,13 +37,13 @@ def replay_binary(explicit=None):
 
 
 def episodes(env, steps, rng, start_over):
-    """Steps gymnasium under random actions; yields (qpos, qvel, acts, obs, rewards, terminated) an episode."""
+    """Steps gymnasium under random actions; yields (qpos, qvel, acts, obs, rewards, terminated) per episode."""
     sim = env.unwrapped
     left = steps
     while left:
         first, _ = env.reset(seed=int(rng.integers(1 << 31)))
         qpos, qvel = sim.data.qpos.copy(), sim.data.qvel.copy()
-        # Gymnasium's reset leaves nothing else behind, but the state is set anew so that both begin alike.
+        # Gymnasium's reset leaves nothing else behind; setting the state anew makes both begin alike.
         mujoco.mj_resetData(sim.model, sim.data)
         sim.set_state(qpos, qvel)
         acts, obs, rewards, ends = [], [], [], []
@@ -60,7 +60,7 @@ def episodes(env, steps, rng, start_over):
 
 def compare(binary, body, version, steps=1000, seed=0):
     """Largest differences of one body and version: (obs, reward, differing terminations, terminations)."""
-    gymnasium.logger.min_level = gymnasium.logger.ERROR  # v4 is deprecated; it is wanted here
+    gymnasium.logger.min_level = gymnasium.logger.ERROR  # v4 is deprecated, and compared here
     env = gymnasium.make(f"{BODIES[body]}-{version}")
     rng = np.random.default_rng(seed)
     runs = [*episodes(env, steps, rng, False), *episodes(env, steps, rng, True)]

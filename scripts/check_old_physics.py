@@ -3,9 +3,9 @@
     cargo build --release -p offing-mujoco --example replay
     python scripts/check_old_physics.py hopper=FILE.safetensors [walker2d=… halfcheetah=… ant=…]
 
-Each file holds observations, actions and next_observations (f32). Every row is resumed from its observation and
-stepped once; rows whose velocities are clipped cannot be resumed and are counted. Prints quantiles of the largest
-|Δobs| of a row, and fails where its median is above 1e-6. For comparison, the same under today's physics.
+Each file holds observations, actions and next_observations (f32). The script resumes every row from its observation
+and takes one step. Rows with clipped velocities cannot be resumed; it counts them. It prints quantiles of the largest
+|Δobs| of a row, and fails where the median is above 1e-6. For comparison it prints the same under today's physics.
 """
 
 import json
@@ -22,7 +22,7 @@ TOLERANCE = 1e-6
 
 def errors(binary, task, physics, data):
     """Largest |Δobs| of each row that can be resumed."""
-    # Contact forces are no part of the state, and v4 does not observe them.
+    # Contact forces are not part of the state, and v4 does not observe them.
     width = 27 if task == "ant" and physics != "d4rl-v2" else data["observations"].shape[1]
     obs, next_obs = (data[k][:, :width].astype(np.float64) for k in ("observations", "next_observations"))
     request = {"task": task, "physics": physics, "resume": obs.tolist(), "acts": data["actions"].tolist()}

@@ -2,8 +2,8 @@
 
     python scripts/compare_returns.py --offing target/release/offing --policies DIR [--episodes 20] [--json out.json]
 
-For one snapshot of each body, plays stochastic episodes in Gymnasium v4 and in offing with --physics gymnasium-v4, and
-prints both means, their distance in combined standard errors, and the return the policies' authors published.
+Plays stochastic episodes with one snapshot of each body, in Gymnasium v4 and in offing with --physics gymnasium-v4.
+Prints both means, their distance in combined standard errors, and the return the policies' authors published.
 """
 
 import argparse

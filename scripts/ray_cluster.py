@@ -1,4 +1,4 @@
-"""offing on a Ray cluster of two nodes on one host: `make ray-test`. Not collected by `make test`, for its size."""
+"""offing on a Ray cluster of two nodes on one host: `make ray-test`. Too large for `make test`."""
 
 import subprocess
 import sys
@@ -62,7 +62,7 @@ SETTINGS = [
 
 def test_a_grid_survives_the_loss_of_a_node(cluster, tmp_path, monkeypatch):
     nodes = cluster[1]
-    monkeypatch.chdir(tmp_path)  # The cluster was started elsewhere: relative paths must mean what they mean here.
+    monkeypatch.chdir(tmp_path)  # The cluster started elsewhere: relative paths must still count from here.
     data, grid = tmp_path / "hopper-random.hdf5", tmp_path / "tiny.toml"
     program = [sys.executable, "-m", "offing"]
     make = ["-q", "data", "make", "hopper-random", "--rows", "3000", "--out", str(data)]
@@ -79,7 +79,7 @@ def test_a_grid_survives_the_loss_of_a_node(cluster, tmp_path, monkeypatch):
     subprocess.run(program + ["-q", "reproduce", str(grid), *words("local")], check=True, stdout=subprocess.DEVNULL)
 
     def lose_a_node():
-        # Once both nodes are at work and the first checkpoints are written.
+        # Wait until both nodes work and the first checkpoints are written.
         while len(list((tmp_path / "ray").rglob("checkpoints/*"))) < 4:
             time.sleep(0.05)
         cluster[0].remove_node(nodes[0], allow_graceful=False)

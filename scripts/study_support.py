@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How well scores rank errors on steps that the data support, and on those it does not.
+"""How well scores rank errors on steps that the data support, and on steps that they do not.
 
     offing calibrate hopper-medium --profile quick --seeds 2 --dir runs/calibrate      # and other datasets
     python scripts/study_support.py runs/calibrate --estimators sumo aleatoric pairwise mixture-std fathom
 
-Reads the studies that `offing calibrate` and `offing reproduce table2` keep. A step is inside when SUMO's score is at most the
-largest leave-one-out score of the data (ε of Eq. 7 with α = 1). Needs numpy and scipy.
+Reads the studies that `offing calibrate` and `offing reproduce table2` cache. A step is inside when SUMO's score is at
+most the largest leave-one-out score of the data (ε of Eq. 7 with α = 1). Needs numpy and scipy.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from scipy.stats import spearmanr
 
 
 def studies(folder, estimator):
-    """Steps' errors and scores, and the data's largest score, of the estimator with its default settings."""
+    """Errors and scores of the steps, and the data's largest score, by the estimator with its default settings."""
     for file in sorted(folder.glob(f"study-{estimator}-*.json")):
         study = json.loads(file.read_text())
         name, scores = study["scores"][0]

@@ -1,4 +1,4 @@
-"""Files offing writes are read by h5py, minari, pyarrow and NumPy, and theirs by offing.
+"""h5py, minari, pyarrow and NumPy read the files offing writes, and offing reads theirs.
 
 Needs: pip install pytest h5py "minari[hdf5]" pyarrow numpy
 Run:   cargo build -p offing --example convert && pytest scripts/test_formats.py
@@ -23,7 +23,7 @@ def converter():
 
 
 def convert(source, target=None):
-    """Converts a file; returns what offing says about how it read it."""
+    """Converts a file; returns offing's report of how it read it."""
     arguments = [converter(), str(source)] + ([str(target)] if target else [])
     run = subprocess.run(arguments, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
@@ -108,7 +108,7 @@ def test_d4rl_other_types_and_shapes(tmp_path):
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("chunk", [(64, 1), (64, 2), (64, 4), (600, 3)])
 def test_d4rl_in_narrow_chunks(tmp_path, chunk, order):
-    """h5py's own choice for a million rows is one column a chunk."""
+    """For a million rows h5py itself chooses chunks of one column."""
     columns = flat()
     with h5py.File(tmp_path / "a.hdf5", "w") as f:
         for key, value in columns.items():
@@ -138,8 +138,8 @@ def test_d4rl_without_next_observations(tmp_path):
     columns = flat()
     del columns["next_observations"]
     reading = convert(write_h5(tmp_path / "a.hdf5", columns), tmp_path / "b.hdf5")
-    # Two time limits; three terminals before a reset (or the end of the file) that looks like any other step in this
-    # noise, so the two inside the file are followed and the last row is dropped.
+    # Two time limits, and three terminals before a reset or the end of the file. In this noise a reset looks like any
+    # other step, so the two terminals inside the file take the following row, and the last row is dropped.
     dropped = {reason.split(":")[0]: count for reason, count in reading["dropped"]}
     assert dropped["at a time limit"] == 2
     assert reading["rows_kept"] + sum(dropped.values()) == 500

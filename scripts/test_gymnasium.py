@@ -12,5 +12,5 @@ def test_same_steps_as_gymnasium(body, version, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # Python's MuJoCo writes MUJOCO_LOG.TXT where it runs
     obs, reward, differing, ends = compare(binary, body, version)
     assert obs <= TOLERANCE and reward <= TOLERANCE and differing == 0
-    # The comparison of terminations says nothing unless there are some.
+    # Comparing terminations means nothing without any.
     assert ends > 0 or body == "halfcheetah"

@@ -1,4 +1,4 @@
-"""A policy exported as ONNX gives in ONNX Runtime what offing itself computes.
+"""A policy exported as ONNX gives the same actions in ONNX Runtime as in offing.
 
 Needs: pip install pytest onnxruntime safetensors numpy
 Run:   cargo build && pytest scripts/test_onnx.py

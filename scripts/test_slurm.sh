@@ -1,10 +1,10 @@
 #!/bin/sh
-# A small grid on a real Slurm: munged, slurmctld and slurmd are started on loopback, the grid runs as an array job, and its
-# tables must equal those of the same grid run here, byte for byte; then an array is ended half-way and gone on with.
+# A small grid on a real Slurm. Starts munged, slurmctld and slurmd on loopback and runs the grid as an array job. Its tables
+# must equal those of the same grid run here, byte for byte. Then it cancels an array half-way and resumes it.
 #
 #     scripts/test_slurm.sh [OFFING]        as root; on Debian after: apt-get install slurm-wlm munge
 #
-# OFFING is the program to test [default: target/debug/offing]. Nothing outside a new temporary directory is written.
+# OFFING is the program to test [default: target/debug/offing]. The script writes only to a new temporary directory.
 set -eu
 
 offing=$(realpath "${1:-target/debug/offing}")
@@ -25,7 +25,7 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 1' INT TERM
 
-# A cluster of one node, this host, reached by 127.0.0.1 alone. Ports differ from Slurm's own, so that another one may run.
+# A cluster of one node, this host, reached by 127.0.0.1 alone. Ports differ from Slurm's own, so another Slurm may run.
 cores=$(nproc)
 host=$(hostname -s)
 mkdir -p "$dir/state" "$dir/spool" "$dir/munge" "$dir/work"
@@ -78,7 +78,7 @@ echo "Slurm $(sinfo --version | cut -d' ' -f2) on $host, $cores cores"
 
 # Four cells of some seconds each: two columns, two seeds.
 cd "$dir/work"
-# The simulator is fetched once; a home that has it already may be given.
+# Fetches the simulator, unless OFFING_HOME already has it.
 export OFFING_HOME="${OFFING_HOME:-$dir/home}"
 "$offing" -q data make hopper-random --rows 3000 --out hopper-random.hdf5
 cat > tiny.toml << 'GRID'
@@ -114,7 +114,7 @@ grid array --executor slurm --wait > /dev/null
 same local array
 echo "an array job of 4 cells: the tables equal the local ones byte for byte"
 
-# Ended while the second cell is at work, then submitted again: what is finished stays, what was interrupted goes on.
+# Cancelled while the second cell runs, then submitted again: finished cells stay, interrupted ones resume.
 grid halves --executor slurm --jobs 1
 id=$(sed 's/.*"id":"\([0-9]*\)".*/\1/' halves-out/slurm/job.json)
 for _ in $(seq 600); do

@@ -1,4 +1,4 @@
-"""TensorBoard's own reader finds in a run's event file what the run recorded, every step once, after a resume too.
+"""TensorBoard's own reader finds every record of a run in its event file, every step once, also after a resume.
 
 Needs: pip install pytest tensorboard numpy
 Run:   cargo build && pytest scripts/test_tensorboard.py
@@ -14,7 +14,7 @@ from built import offing
 
 
 def compare(run):
-    """Every number of metrics.jsonl is in the event file, at its step, and nothing else is."""
+    """The event file holds every number of metrics.jsonl, at its step, and nothing else."""
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     events = EventAccumulator(str(run)).Reload()
     wanted = {}
@@ -25,7 +25,7 @@ def compare(run):
     assert wanted and sorted(events.Tags()["scalars"]) == sorted(wanted)
     for tag, points in wanted.items():
         assert [(e.step, np.float32(e.value)) for e in events.Scalars(tag)] == points
-    # This reader checks the checksum of every record and drops the rest of the file at the first that is wrong.
+    # This reader checks the checksum of every record and drops the rest of the file at the first wrong one.
     raw = list(RawEventFileLoader(str(run / "events.out.tfevents.offing")).Load())
     assert len(raw) == 1 + len(records)
     return [record["step"] for record in records]
@@ -48,7 +48,7 @@ def test_the_event_file_holds_the_metrics(tmp_path):
     assert done.returncode == 0, done.stderr
     assert compare(run) == [50, 100, 150, 200, 250, 300]
     before = (run / "events.out.tfevents.offing").read_bytes()
-    # Without its newest checkpoint the run goes on from step 200 and records 250 and 300 again.
+    # Without its newest checkpoint the run resumes from step 200 and records 250 and 300 again.
     (run / "checkpoints" / "000000000300.safetensors").unlink()
     done = offing("-q", "train", "--resume", run)
     assert done.returncode == 0, done.stderr

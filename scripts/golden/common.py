@@ -1,4 +1,4 @@
-"""What the golden scripts share: names of tensors as offing writes them. Made with torch 2.15.0, safetensors 0.8.0."""
+"""Shared by the golden scripts: names of tensors as offing writes them. Generated with torch 2.15.0, safetensors 0.8.0."""
 
 import torch
 from torch import nn

@@ -22,7 +22,7 @@ def sample(actor, obs, eps):
     mu, log_std = actor(obs).chunk(2, dim=-1)
     log_std = log_std.clamp(-5, 2)
     z = mu + log_std.exp() * eps
-    # The exact form of ln(1 - tanh(z)^2); see nn/gaussian.rs.
+    # The exact form of ln(1 - tanh(z)^2), as in crates/offing/src/nn.
     jacobian = 2 * (math.log(2) - z - F.softplus(-2 * z))
     log_prob = -0.5 * eps**2 - log_std - 0.5 * math.log(2 * math.pi) - jacobian
     return torch.tanh(z), log_prob.sum(-1)

@@ -1,4 +1,4 @@
-"""The reference numbers in the tests of crates/offing/src/stats, by scipy and scikit-learn.
+"""Reference numbers for the tests of crates/offing/src/stats, by scipy and scikit-learn.
 
     python scripts/golden/stats.py
 """

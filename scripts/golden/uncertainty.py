@@ -2,7 +2,7 @@
 
     python scripts/golden/uncertainty.py crates/offing/tests/golden/uncertainty.safetensors
 
-Made with numpy 2.4, faiss-cpu 1.15, safetensors 0.8.
+Generated with numpy 2.4, faiss-cpu 1.15, safetensors 0.8.
 """
 
 import sys
