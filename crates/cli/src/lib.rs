@@ -26,7 +26,7 @@ use clap::{Parser, Subcommand};
 
 use context::Context;
 pub use exit::ExitCode;
-use offing::data::catalogue::Recipe;
+use offing::data::catalogue::GeneratedName;
 use offing::data::{Dataset, ReadOptions};
 use offing::env::point_mass::PointMass;
 use offing::env::{Env, GenerateOptions};
@@ -198,5 +198,5 @@ pub fn load_dataset(name: &str) -> anyhow::Result<Dataset> {
 pub fn make_dataset(name: &str, rows: usize, seed: u64, physics: &str) -> anyhow::Result<PathBuf> {
     let context = Context::from_environment(true)?;
     let options = GenerateOptions { rows, seed, physics: physics.parse()?, ..GenerateOptions::default() };
-    commands::data::make_shown(&context, &Recipe::parse(name)?, &options)
+    commands::data::make_shown(&context, &GeneratedName::parse(name)?, &options)
 }

@@ -4,7 +4,7 @@
 //! maze gives the way-points. `play` sets aim at the few cells that D4RL picked by hand and at the goal, `diverse` sets at
 //! any cell, plain umaze at the goal. On reaching a target the ant heads for another, until the episode ends.
 
-use offing::data::make::{Actor, Behaviour};
+use offing::data::generate::{Behaviour, EpisodeBehaviour};
 use offing::data::policy_set::LoadedPolicy;
 use offing::env::Env;
 use offing::policy::{Policy, TanhGaussian};
@@ -57,7 +57,7 @@ impl<'a> WaypointFollower<'a> {
 }
 
 impl Behaviour for WaypointFollower<'_> {
-    fn begin<'a>(&'a self, env: &mut dyn Env, rng: &mut Rng) -> Result<Box<dyn Actor + 'a>> {
+    fn begin<'a>(&'a self, env: &mut dyn Env, rng: &mut Rng) -> Result<Box<dyn EpisodeBehaviour + 'a>> {
         let state = env.state();
         let goal = [state.goal[0], state.goal[1]];
         let target = self.draw_target(goal, rng);
@@ -75,7 +75,7 @@ struct Walk<'a> {
     since_plan: usize,
 }
 
-impl Actor for Walk<'_> {
+impl EpisodeBehaviour for Walk<'_> {
     fn act(&mut self, env: &dyn Env, rng: &mut Rng, act: &mut [f32]) {
         let obs = env.obs();
         let here = [obs[0], obs[1]];

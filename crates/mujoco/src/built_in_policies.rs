@@ -28,7 +28,7 @@ pub fn built_in_policies() -> Result<PolicySet> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use offing::data::catalogue::Recipe;
+    use offing::data::catalogue::GeneratedName;
     use offing::data::policy_set::SnapshotChoice;
 
     #[test]
@@ -36,7 +36,7 @@ mod tests {
         for task in offing::tasks::TASKS.iter().filter(|task| task.built_in_policies) {
             let body = task.name;
             let mix = |flavour: &str| {
-                let recipe = Recipe::parse(&format!("{body}-{flavour}")).unwrap();
+                let recipe = GeneratedName::parse(&format!("{body}-{flavour}")).unwrap();
                 built_in_policies().unwrap().policies_for(&recipe, SnapshotChoice::default()).unwrap()
             };
             let (medium, replay, expert) = (mix("medium"), mix("medium-replay"), mix("expert"));

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use offing::data::catalogue::{Catalogue, Recipe};
-use offing::data::make::{Behaviour, Block, Follow, make as roll_out};
+use offing::data::catalogue::{Catalogue, GeneratedName};
+use offing::data::generate::{Behaviour, BehaviourBlock, generate as roll_out};
 use offing::data::policy_set::{LoadedPolicy, PolicySet, SnapshotChoice};
-use offing::data::{Format, write_d4rl};
+use offing::data::{self, Format};
 use offing::env::{Env, EnvPool, GenerateOptions, Generated, Physics};
 use offing::home::Home;
 use offing::policy::UniformPolicy;
@@ -24,12 +24,12 @@ const GOAL_REACHING_ANT: &str = "ant-navigate.safetensors";
 pub fn generate(
     engine: &Engine,
     home: &Home,
-    recipe: &Recipe,
+    recipe: &GeneratedName,
     options: &GenerateOptions,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Generated> {
     if let Some(path) = &options.out
-        && (path.is_dir() || Format::of_target(path)? != Format::D4rl)
+        && (path.is_dir() || Format::of_target(path)? != Format::D4RL)
     {
         return Err(Error::file(
             path,
@@ -46,7 +46,7 @@ pub fn generate(
         Some(path) => path.clone(),
         None => {
             let hash = content_hash(policies.as_deref(), options.physics);
-            Catalogue::made_path(home, &recipe.name, options.rows, options.seed, &hash)?
+            Catalogue::generated_path(home, &recipe.name, options.rows, options.seed, &hash)?
         }
     };
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
@@ -63,14 +63,14 @@ pub fn generate(
         ]);
         let parent = path.parent().unwrap_or(Path::new(""));
         fs::create_dir_all(parent).map_err(|e| Error::io(parent, "create the directory", e))?;
-        write_d4rl(&data, &path)?;
+        data::write(&data, &path, Format::D4RL)?;
     }
     Ok(Generated { path, fresh, behaviour })
 }
 
 /// The policies that act, each for an equal share of the rows; `None` stands for uniform actions.
 fn behaviour_policies(
-    recipe: &Recipe,
+    recipe: &GeneratedName,
     options: &GenerateOptions,
     in_maze: bool,
 ) -> Result<Option<Vec<LoadedPolicy>>> {
@@ -101,7 +101,7 @@ fn content_hash(policies: Option<&[LoadedPolicy]>, physics: Physics) -> String {
 
 fn roll_out_blocks(
     engine: &Engine,
-    recipe: &Recipe,
+    recipe: &GeneratedName,
     options: &GenerateOptions,
     policies: Option<&[LoadedPolicy]>,
     maze: Option<Maze>,
@@ -118,7 +118,7 @@ fn roll_out_blocks(
         Ok(Box::new(antmaze(engine, &recipe.task, options.physics, maze_options)?))
     });
     let behaviours: Vec<Box<dyn Behaviour + '_>> = match (policies, maze) {
-        (None, _) => vec![Box::new(Follow(&UniformPolicy))],
+        (None, _) => vec![Box::new(UniformPolicy)],
         (Some(policies), Some(maze)) => {
             vec![Box::new(WaypointFollower::new(&policies[0], maze, &recipe.flavour)?)]
         }
@@ -128,14 +128,14 @@ fn roll_out_blocks(
             for policy in policies {
                 policy.check_widths(&whose, wanted, "other policies or another --physics")?;
             }
-            policies.iter().map(|p| Box::new(Follow(&p.policy)) as Box<dyn Behaviour>).collect()
+            policies.iter().map(|p| Box::new(p.policy.clone()) as Box<dyn Behaviour>).collect()
         }
     };
     let rows = shares(options.rows, behaviours.len());
-    let blocks: Vec<Block> = behaviours
+    let blocks: Vec<BehaviourBlock> = behaviours
         .iter()
         .zip(rows)
-        .map(|(behaviour, rows)| Block { rows, behaviour: behaviour.as_ref() })
+        .map(|(behaviour, rows)| BehaviourBlock { rows, behaviour: behaviour.as_ref() })
         .collect();
     roll_out(&recipe.name, &envs, &blocks, options.seed, progress)
 }
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_set_that_needs_a_policy_from_elsewhere_says_so() {
-        let recipe = Recipe::parse("antmaze-umaze").unwrap();
+        let recipe = GeneratedName::parse("antmaze-umaze").unwrap();
         let error = behaviour_policies(&recipe, &GenerateOptions::default(), true).unwrap_err().to_string();
         assert!(error.contains("--policies DIR") && !error.contains('\n'), "{error}");
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use offing::Result;
-use offing::data::catalogue::Recipe;
+use offing::data::catalogue::GeneratedName;
 use offing::env::{Env, GenerateOptions, Generated, Physics, Simulators};
 use offing::home::Home;
 
@@ -73,7 +73,7 @@ impl Simulators for Mujoco {
         options: &GenerateOptions,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Generated> {
-        let recipe = Recipe::parse(name)?;
+        let recipe = GeneratedName::parse(name)?;
         generate(self.engine(&mut |_| ())?, &self.home, &recipe, options, progress)
     }
 }

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod made;
+mod fixture;
 
 use std::path::{Path, PathBuf};
 
-use made::{made, with_options};
+use fixture::{dataset, main_file, target, with_options};
 use offing::data::{Dataset, Format, ReadOptions, read, write};
 use proptest::prelude::*;
 
@@ -54,9 +54,9 @@ fn files_that_are_no_datasets_are_refused() {
 #[test]
 fn truncated_files_are_refused() {
     let dir = tempfile::tempdir().unwrap();
-    for format in [Format::D4rl, Format::Parquet, Format::Npz] {
-        let path = dir.path().join(format!("a.{}", format.name()));
-        write(&made(300, 4, true), &path, format).unwrap();
+    for format in [Format::D4RL, Format::PARQUET, Format::NPZ] {
+        let path = target(dir.path(), "a", format);
+        write(&dataset(300, 4, true), &path, format).unwrap();
         let whole = std::fs::read(&path).unwrap();
         for part in [whole.len() / 4, whole.len() / 2, whole.len() - 1] {
             std::fs::write(&path, &whole[..part]).unwrap();
@@ -107,7 +107,7 @@ fn lines_are_counted_as_an_editor_counts_them() {
 }
 
 #[test]
-fn columns_must_be_told_apart() {
+fn columns_must_be_distinguishable() {
     let dir = tempfile::tempdir().unwrap();
     let at =
         |header: &str, parts: &[&str]| check(&csv_with(dir.path(), header, &["1,2,3,4", "2,3,4,5"]), parts);
@@ -146,13 +146,9 @@ fn a_column_map_for_another_format_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let map: offing::data::ColumnMap =
         serde_json::from_str(r#"{"obs": ["a"], "act": ["b"], "rew": "c"}"#).unwrap();
-    for format in [Format::Npz, Format::D4rl, Format::Minari] {
-        let path = dir.path().join(if format == Format::Minari {
-            "m".into()
-        } else {
-            format!("a.{}", format.name())
-        });
-        write(&made(30, 4, false), &path, format).unwrap();
+    for format in [Format::NPZ, Format::D4RL, Format::MINARI] {
+        let path = target(dir.path(), "a", format);
+        write(&dataset(30, 4, false), &path, format).unwrap();
         let error = with_options(&path, |o| o.columns = Some(map.clone())).unwrap_err().to_string();
         assert!(error.contains("wanted CSV or Parquet for a column map"), "{error}");
         assert!(error.contains("observations") && !error.contains('\n'), "{error}");
@@ -160,12 +156,12 @@ fn a_column_map_for_another_format_is_refused() {
 }
 
 #[test]
-fn a_made_file_with_the_columns_of_another_task_is_refused() {
+fn a_generated_file_with_the_columns_of_another_task_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.hdf5");
-    let mut data = made(30, 4, false);
+    let mut data = dataset(30, 4, false);
     data.meta = [("made_by".into(), "offing 0.1.0".into()), ("set".into(), "hopper-medium".into())].into();
-    write(&data, &path, Format::D4rl).unwrap();
+    write(&data, &path, Format::D4RL).unwrap();
     check(
         &path,
         &["`metadata/set`", "11 observations and 3 actions, as hopper has", "with 4 and 2", "make it again"],
@@ -187,14 +183,14 @@ fn names_cannot_speak_to_the_terminal() {
 #[test]
 fn non_finite_entries_are_named_or_let_through() {
     let dir = tempfile::tempdir().unwrap();
-    for format in [Format::D4rl, Format::Parquet, Format::Csv, Format::Npz] {
-        let path = dir.path().join(format!("a.{}", format.name()));
-        let mut data = made(300, 4, false);
+    for format in [Format::D4RL, Format::PARQUET, Format::CSV, Format::NPZ] {
+        let path = target(dir.path(), "a", format);
+        let mut data = dataset(300, 4, false);
         data.rows.obs[[123, 2]] = f32::NAN;
         data.rows.rew[200] = f32::INFINITY;
         write(&data, &path, format).unwrap();
         // The first line of a text table holds the names, and lines count from 1.
-        let place = if format == Format::Csv { "line 125" } else { "row 123" };
+        let place = if format == Format::CSV { "line 125" } else { "row 123" };
         check(&path, &[place, "finite", "NaN"]);
         let back = with_options(&path, |o| o.allow_non_finite = true).unwrap();
         assert!(back.rows.obs[[123, 2]].is_nan() && back.rows.rew[200].is_infinite());
@@ -206,7 +202,7 @@ fn a_minari_target_that_exists_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("there");
     std::fs::create_dir(&target).unwrap();
-    let error = write(&made(30, 4, false), &target, Format::Minari).unwrap_err().to_string();
+    let error = write(&dataset(30, 4, false), &target, Format::MINARI).unwrap_err().to_string();
     assert!(error.contains("does not exist yet"), "{error}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }
@@ -270,10 +266,9 @@ fn apply(bytes: &mut Vec<u8>, damage: &Damage) {
 /// A whole file of the format, small, so that most damage hits structure.
 fn sample(format: Format) -> (PathBuf, Vec<u8>) {
     let dir = tempfile::tempdir().unwrap();
-    let path =
-        dir.path().join(if format == Format::Minari { "m".into() } else { format!("a.{}", format.name()) });
-    write(&made(40, 3, true), &path, format).unwrap();
-    let file = if format == Format::Minari { path.join("data/main_data.hdf5") } else { path };
+    let path = target(dir.path(), "a", format);
+    write(&dataset(40, 3, true), &path, format).unwrap();
+    let file = main_file(&path);
     let bytes = std::fs::read(&file).unwrap();
     (PathBuf::from(file.file_name().unwrap()), bytes)
 }
@@ -290,9 +285,8 @@ fn check_sound(data: &Dataset) {
 fn survives(format: Format, damages: &[Damage]) {
     use std::sync::OnceLock;
     static SAMPLES: OnceLock<Vec<(PathBuf, Vec<u8>)>> = OnceLock::new();
-    const ALL: [Format; 5] = [Format::D4rl, Format::Minari, Format::Parquet, Format::Csv, Format::Npz];
-    let samples = SAMPLES.get_or_init(|| ALL.map(sample).into());
-    let (name, bytes) = &samples[ALL.iter().position(|f| *f == format).unwrap()];
+    let samples = SAMPLES.get_or_init(|| Format::all().iter().copied().map(sample).collect());
+    let (name, bytes) = &samples[Format::all().iter().position(|f| *f == format).unwrap()];
     let mut bytes = bytes.clone();
     damages.iter().for_each(|d| apply(&mut bytes, d));
     let dir = tempfile::tempdir().unwrap();
@@ -313,27 +307,9 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn damaged_d4rl_files_never_panic(damages in prop::collection::vec(damage(), 1..6)) {
-        survives(Format::D4rl, &damages);
-    }
-
-    #[test]
-    fn damaged_minari_files_never_panic(damages in prop::collection::vec(damage(), 1..6)) {
-        survives(Format::Minari, &damages);
-    }
-
-    #[test]
-    fn damaged_parquet_files_never_panic(damages in prop::collection::vec(damage(), 1..6)) {
-        survives(Format::Parquet, &damages);
-    }
-
-    #[test]
-    fn damaged_csv_files_never_panic(damages in prop::collection::vec(damage(), 1..6)) {
-        survives(Format::Csv, &damages);
-    }
-
-    #[test]
-    fn damaged_npz_files_never_panic(damages in prop::collection::vec(damage(), 1..6)) {
-        survives(Format::Npz, &damages);
+    fn damaged_files_never_panic(damages in prop::collection::vec(damage(), 1..6)) {
+        for &format in Format::all() {
+            survives(format, &damages);
+        }
     }
 }

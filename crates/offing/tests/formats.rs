@@ -2,22 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod made;
+mod fixture;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use made::{made, with_options};
-use offing::data::{ColumnMap, Dataset, Format, ReadOptions, TerminalNext, read, write, write_d4rl};
-
-const ALL: [Format; 5] = [Format::D4rl, Format::Minari, Format::Parquet, Format::Csv, Format::Npz];
-
-fn target(dir: &Path, stem: &str, format: Format) -> PathBuf {
-    match format {
-        Format::D4rl => dir.join(format!("{stem}.hdf5")),
-        Format::Minari => dir.join(stem),
-        other => dir.join(format!("{stem}.{}", other.name())),
-    }
-}
+use fixture::{dataset, main_file, target, with_options};
+use offing::data::{ColumnMap, Dataset, Format, ReadOptions, TerminalNext, read, write};
 
 fn check_same(back: &Dataset, data: &Dataset) {
     assert_eq!(back.rows, data.rows);
@@ -31,8 +21,8 @@ fn check_same(back: &Dataset, data: &Dataset) {
 fn every_format_gives_back_what_it_was_given() {
     let dir = tempfile::tempdir().unwrap();
     for (goal, rows) in [(false, 300), (true, 300), (true, 1)] {
-        let data = made(rows, 7, goal);
-        for format in ALL {
+        let data = dataset(rows, 7, goal);
+        for &format in Format::all() {
             let path = target(dir.path(), &format!("made-{goal}-{rows}"), format);
             assert_eq!(Format::of_target(&path).unwrap(), format);
             write(&data, &path, format).unwrap();
@@ -40,7 +30,7 @@ fn every_format_gives_back_what_it_was_given() {
             check_same(&back, &data);
             assert_eq!(back.format, format);
             assert_eq!((back.reading.rows_in_file, back.reading.rows_kept), (rows, rows));
-            if matches!(format, Format::D4rl | Format::Parquet) {
+            if [Format::D4RL, Format::PARQUET].contains(&format) {
                 assert_eq!(back.meta, data.meta, "{format:?}");
             }
         }
@@ -50,9 +40,9 @@ fn every_format_gives_back_what_it_was_given() {
 #[test]
 fn d4rl_minari_and_parquet_in_turn_lose_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let data = made(400, 5, true);
+    let data = dataset(400, 5, true);
     let mut now = data.clone();
-    for (turn, format) in [Format::Minari, Format::Parquet, Format::D4rl, Format::Parquet, Format::Minari]
+    for (turn, format) in [Format::MINARI, Format::PARQUET, Format::D4RL, Format::PARQUET, Format::MINARI]
         .into_iter()
         .enumerate()
     {
@@ -69,20 +59,19 @@ fn d4rl_minari_and_parquet_in_turn_lose_nothing() {
 #[test]
 fn bytes_depend_on_the_data_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let data = made(5000, 40, false);
+    let data = dataset(5000, 40, false);
     let write_all = |stem: &str, threads: usize| -> Vec<Vec<u8>> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let one = |format| {
             let path = target(dir.path(), stem, format);
             pool.install(|| write(&data, &path, format)).unwrap();
-            let file = if format == Format::Minari { path.join("data/main_data.hdf5") } else { path };
-            std::fs::read(file).unwrap()
+            std::fs::read(main_file(&path)).unwrap()
         };
-        ALL.map(one).into()
+        Format::all().iter().copied().map(one).collect()
     };
     let first = write_all("a", 1);
     std::thread::sleep(std::time::Duration::from_millis(2100)); // a time stamp would show, even zip's of two seconds
-    for (format, (a, b)) in ALL.iter().zip(first.iter().zip(write_all("b", 3))) {
+    for (format, (a, b)) in Format::all().iter().zip(first.iter().zip(write_all("b", 3))) {
         assert!(*a == b, "{format:?}: written twice, the files differ");
     }
 }
@@ -91,9 +80,9 @@ fn bytes_depend_on_the_data_alone() {
 fn time_limit_rows_can_be_left_out() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.hdf5");
-    let data = made(300, 3, false);
-    write_d4rl(&data, &path).unwrap();
-    let back = with_options(&path, |o| o.keep_timeouts = false).unwrap();
+    let data = dataset(300, 3, false);
+    write(&data, &path, Format::D4RL).unwrap();
+    let back = with_options(&path, |o| o.drop_timeouts = true).unwrap();
     let limits = data.timeout.iter().filter(|&&t| t).count();
     assert!(limits > 0);
     assert_eq!(back.rows.len(), 300 - limits);
@@ -110,8 +99,8 @@ fn time_limit_rows_can_be_left_out() {
 fn options_do_not_matter_when_next_observations_are_there() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.hdf5");
-    let data = made(300, 3, false);
-    write_d4rl(&data, &path).unwrap();
+    let data = dataset(300, 3, false);
+    write(&data, &path, Format::D4RL).unwrap();
     for choice in [TerminalNext::Auto, TerminalNext::Drop, TerminalNext::Repeat, TerminalNext::Follow] {
         let back = with_options(&path, |o| o.terminal_next = choice).unwrap();
         assert_eq!(back.rows, data.rows, "{choice:?}");
@@ -152,14 +141,14 @@ fn a_table_with_other_names_needs_a_column_map() {
 #[test]
 fn a_name_like_a_robots_counts_only_with_its_widths() {
     let dir = tempfile::tempdir().unwrap();
-    let data = made(300, 4, false);
+    let data = dataset(300, 4, false);
     for (name, body) in [
         ("hopper_logs", "hopper"),
         ("Hopper-logs", "hopper"),
         ("ant_trail", "ant"),
         ("antmaze_mine", "antmaze"),
     ] {
-        for format in ALL {
+        for &format in Format::all() {
             let path = target(dir.path(), &format!("{name}-{}", format.name()), format);
             let named = Dataset { name: format!("{name}-{}", format.name()), ..data.clone() };
             write(&named, &path, format).unwrap();
@@ -173,11 +162,11 @@ fn a_name_like_a_robots_counts_only_with_its_widths() {
         }
     }
     // With the widths of the task a name is what it says.
-    let start = made(300, 11, false);
+    let start = dataset(300, 11, false);
     let act = ndarray::Array2::from_shape_fn((300, 3), |(i, j)| ((i + j) as f32).sin());
     let hopper = Dataset { rows: offing::Batch { act, ..start.rows.clone() }, ..start };
     let path = dir.path().join("hopper_logs.csv");
-    write(&hopper, &path, Format::Csv).unwrap();
+    write(&hopper, &path, Format::CSV).unwrap();
     let back = read(&path, &ReadOptions::default()).unwrap();
     assert_eq!(
         (back.name.as_str(), back.reading.notes.len()),
@@ -188,15 +177,15 @@ fn a_name_like_a_robots_counts_only_with_its_widths() {
 }
 
 #[test]
-fn a_made_set_says_itself_what_it_is() {
+fn a_generated_file_holds_its_own_name() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("hopper-x.parquet");
     let act = ndarray::Array2::from_shape_fn((300, 6), |(i, j)| ((i + j) as f32).sin());
-    let start = made(300, 17, false);
+    let start = dataset(300, 17, false);
     let meta =
         [("made_by".to_string(), "offing".to_string()), ("set".into(), "walker2d-random".into())].into();
     let data = Dataset { rows: offing::Batch { act, ..start.rows.clone() }, meta, ..start };
-    write(&data, &path, Format::Parquet).unwrap();
+    write(&data, &path, Format::PARQUET).unwrap();
     let back = read(&path, &ReadOptions::default()).unwrap();
     assert_eq!((back.name.as_str(), back.reading.notes.len()), ("walker2d-random", 0));
     // Chosen columns are no longer that task's.
@@ -211,7 +200,7 @@ fn a_made_set_says_itself_what_it_is() {
 }
 
 #[test]
-fn columns_that_nothing_reads_are_told() {
+fn columns_that_nothing_reads_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log.csv");
     let notes = |header: &str, options: &ReadOptions| {
@@ -240,7 +229,7 @@ fn columns_that_nothing_reads_are_told() {
 }
 
 #[test]
-fn a_row_that_is_both_done_and_cut_is_told_where_there_is_one() {
+fn a_row_that_is_both_done_and_cut_is_noted_where_there_is_one() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log.csv");
     let notes = |last: &str| {

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod made;
+mod fixture;
 
 use std::path::Path;
 
-use made::with_options;
+use fixture::with_options;
 use offing::data::audit::{Severity, audit};
 use offing::data::{Dataset, Ends, TerminalNext};
 
@@ -164,7 +164,7 @@ fn many_resets_without_a_mark_are_never_called_clean() {
     );
     // A file that tells is not suspected, however its steps look.
     walks(&path, |_| true);
-    assert_eq!(with_options(&path, |_| ()).unwrap().reading.ends, Ends::Told);
+    assert_eq!(with_options(&path, |_| ()).unwrap().reading.ends, Ends::Marked);
     antmaze_like(&path, 10, 100, false);
     assert_eq!(with_options(&path, |_| ()).unwrap().reading.ends, Ends::TerminalsOnly);
 }

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod made;
+mod fixture;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use made::made;
+use fixture::dataset;
 use offing::data::{Format, ReadOptions, read, write};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, FixedLenByteArrayType, FloatType};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
@@ -70,7 +70,7 @@ fn half_precision_says_what_to_do() {
 fn an_unsupported_compression_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.parquet");
-    write(&made(40, 3, false), &path, Format::Parquet).unwrap();
+    write(&dataset(40, 3, false), &path, Format::PARQUET).unwrap();
     let mut bytes = std::fs::read(&path).unwrap();
     // In the footer the codec follows the column's name: a field of an i32, 1 (zigzag 2) for snappy, 4 (8) for brotli.
     let snappy = b"\x05obs_0\x15\x02";

@@ -4,9 +4,10 @@ use crate::exit::ExitCode;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 use offing::data::audit::{Severity, audit};
-use offing::data::catalogue::{Found, Origin, Recipe, d4rl_id, made_names};
+use offing::data::catalogue::{Located, Origin, GeneratedName, d4rl_id, generated_names};
 use offing::data::{self, ColumnMap, Dataset, Format, ReadOptions, TerminalNext};
 use offing::env::{GenerateOptions, Simulators};
 use offing::tasks::horizon;
@@ -83,23 +84,19 @@ pub(crate) struct Audit {
 pub(crate) struct Convert {
     #[command(flatten)]
     named: Named,
-    /// Where to write: .hdf5 (D4RL), .parquet, .csv, .npz, or a directory for Minari.
+    #[arg(help = format!("Where to write; the ending chooses the format: {}", Format::endings()))]
     out: PathBuf,
     /// The format to write (default: by the ending of the path).
-    #[arg(long)]
-    to: Option<To>,
+    #[arg(long, value_name = "FORMAT", value_parser = format_names())]
+    to: Option<String>,
     /// Replace a file that is there already.
     #[arg(long)]
     force: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum To {
-    D4rl,
-    Minari,
-    Parquet,
-    Csv,
-    Npz,
+/// The formats that `--to` takes.
+fn format_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(Format::all().iter().map(|format| format.name()))
 }
 
 /// The choices a reader makes, as flags.
@@ -155,7 +152,7 @@ impl ReadReport {
         Ok(ReadOptions {
             columns,
             terminal_next,
-            keep_timeouts: !self.drop_timeouts,
+            drop_timeouts: self.drop_timeouts,
             minari_obs: self.obs.clone(),
             ..ReadOptions::default()
         })
@@ -174,7 +171,7 @@ pub(crate) fn run(context: &Context, command: &Data) -> Result<ExitCode> {
 }
 
 fn make(context: &Context, args: &Make) -> Result<ExitCode> {
-    let recipe = Recipe::parse(&args.name)?;
+    let recipe = GeneratedName::parse(&args.name)?;
     let options = GenerateOptions {
         rows: args.rows,
         seed: args.seed,
@@ -190,7 +187,7 @@ fn make(context: &Context, args: &Make) -> Result<ExitCode> {
 }
 
 /// Makes a set (or finds it made) with a progress bar.
-pub(crate) fn make_shown(context: &Context, recipe: &Recipe, options: &GenerateOptions) -> Result<PathBuf> {
+pub(crate) fn make_shown(context: &Context, recipe: &GeneratedName, options: &GenerateOptions) -> Result<PathBuf> {
     context.mujoco.prepare(&recipe.task, &mut |line| context.say(line))?;
     let bar = term::progress(options.rows as u64, &recipe.name, context.quiet);
     let made = context.mujoco.generate(&recipe.name, options, &mut |rows| bar.set_position(rows as u64));
@@ -211,10 +208,10 @@ pub(crate) fn load(context: &Context, name: &str, options: ReadOptions) -> Resul
 /// [`load`] for a command that shows the notes itself. A made set is made on first use.
 fn load_silently(context: &Context, name: &str, options: ReadOptions) -> Result<(Dataset, Origin)> {
     let (path, origin) = match context.catalogue.find(name)? {
-        Found::File { path, origin } => (path, origin),
-        Found::ToMake(recipe) => {
+        Located::File { path, origin } => (path, origin),
+        Located::ToGenerate(recipe) => {
             let options = GenerateOptions { rows: DEFAULT_ROWS, ..GenerateOptions::default() };
-            (make_shown(context, &recipe, &options)?, Origin::Made)
+            (make_shown(context, &recipe, &options)?, Origin::Generated)
         }
     };
     // A file of D4RL's is known by its name wherever it lies: AntMaze's say nothing of a maze that others would recognise.
@@ -225,7 +222,7 @@ fn load_silently(context: &Context, name: &str, options: ReadOptions) -> Result<
     let dataset = data::read(&path, &ReadOptions { name: named, ..options })?;
     // A made file says itself which set it is, whatever it is called now; of chosen columns it no longer is that set.
     let is_made = dataset.meta.contains_key("made_by") && dataset.meta.get("set") == Some(&dataset.name);
-    Ok((dataset, if is_made { Origin::Made } else { origin }))
+    Ok((dataset, if is_made { Origin::Generated } else { origin }))
 }
 
 fn list(context: &Context) -> Result<ExitCode> {
@@ -238,7 +235,7 @@ fn list(context: &Context) -> Result<ExitCode> {
         });
         out!("{}", term::text_table(&["dataset", "origin", "size", "path"], rows));
     }
-    out!("names that can be made: {}", made_names().join(", "));
+    out!("names that can be made: {}", generated_names().join(", "));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -324,12 +321,8 @@ fn convert(context: &Context, args: &Convert) -> Result<ExitCode> {
         bail!("{}: there is something already; give another name, or replace it with --force", out.display());
     }
     let (data, _) = load(context, &args.named.dataset, args.named.reading.options()?)?;
-    let format = match args.to {
-        Some(To::D4rl) => Format::D4rl,
-        Some(To::Minari) => Format::Minari,
-        Some(To::Parquet) => Format::Parquet,
-        Some(To::Csv) => Format::Csv,
-        Some(To::Npz) => Format::Npz,
+    let format = match &args.to {
+        Some(name) => Format::named(name)?,
         None => Format::of_target(out)?,
     };
     data::write(&data, out, format)?;
@@ -359,6 +352,6 @@ mod tests {
         let words = ["x", "--obs", "observation,a/b", "--drop-timeouts", "--terminal-next", "repeat"];
         let options = Alone::parse_from(words).reading.options().unwrap();
         assert_eq!(options.minari_obs, Some(vec!["observation".to_string(), "a/b".into()]));
-        assert!(!options.keep_timeouts && options.terminal_next == TerminalNext::Repeat);
+        assert!(options.drop_timeouts && options.terminal_next == TerminalNext::Repeat);
     }
 }

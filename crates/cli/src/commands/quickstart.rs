@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use offing::data::audit::audit;
-use offing::data::catalogue::{Origin, Recipe};
+use offing::data::catalogue::{GeneratedName, Origin};
 use offing::data::{self, ReadOptions};
 use offing::env::{EnvPool, GenerateOptions};
 use offing::eval::{Evaluation, evaluate};
@@ -45,7 +45,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
-    let recipe = Recipe::parse(DATASET)?;
+    let recipe = GeneratedName::parse(DATASET)?;
     let engine = context.engine()?;
     context.say(&format!("MuJoCo {} from {}", engine.version(), engine.library().display()));
 
@@ -53,7 +53,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let options = GenerateOptions { rows: args.rows, seed: args.seed, ..GenerateOptions::default() };
     let path = data_command::make_shown(context, &recipe, &options)?;
     let data = data::read(&path, &ReadOptions { name: Some(recipe.name.clone()), ..ReadOptions::default() })?;
-    print_audit(&audit(&data, horizon(&data.name)), Origin::Made);
+    print_audit(&audit(&data, horizon(&data.name)), Origin::Generated);
 
     context.say("2/4 learning with SUMO's penalty: a dynamics model, then MOPO+SUMO");
     let Some(sumo) = learn(context, args, &path, "mopo+sumo", &[])? else { return Ok(ExitCode::from(130)) };

@@ -293,7 +293,7 @@ impl AlgorithmName {
 mod tests {
     use super::*;
     use crate::algorithms::RewardShift;
-    use crate::data::catalogue::made_names;
+    use crate::data::catalogue::generated_names;
     use crate::pessimism::{Normaliser, Pessimism};
     use crate::uncertainty::{AleatoricConfig, Norm};
 
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn every_preset_reads_for_every_dataset() {
         let estimators = UncertaintyConfig::all();
-        for dataset in made_names() {
+        for dataset in generated_names() {
             for spec in Registry::default().specs() {
                 let base = spec.name;
                 for profile in [None, Some("quick")] {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::data::Dataset;
-use crate::data::make::{Block, Follow, make};
+use crate::data::generate::{BehaviourBlock, generate};
 use crate::dynamics::{EnsembleConfig, TerminationConfig};
 use crate::env::point_mass::PointMass;
 use crate::env::{Env, EnvPool};
@@ -41,7 +41,8 @@ pub(super) fn new_env() -> Result<Box<dyn Env>> {
 
 pub(crate) fn point_mass_data() -> Dataset {
     let envs = EnvPool::new(&new_env);
-    make("point-mass", &envs, &[Block { rows: 6000, behaviour: &Follow(&Clumsy) }], 0, &mut |_| ()).unwrap()
+    generate("point-mass", &envs, &[BehaviourBlock { rows: 6000, behaviour: &Clumsy }], 0, &mut |_| ())
+        .unwrap()
 }
 
 /// Mean return of the data's whole episodes.

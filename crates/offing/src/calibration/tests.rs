@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::algorithms::Event;
-use crate::data::make::{Block, Follow, make};
+use crate::data::generate::{BehaviourBlock, generate};
 use crate::dynamics::{EnsembleConfig, TerminationConfig};
 use crate::env::point_mass::PointMass;
 use crate::env::{Env, EnvPool};
@@ -56,8 +56,8 @@ fn config() -> StudyConfig {
 
 fn run(simulated: bool) -> Study {
     let envs = EnvPool::new(&new_env);
-    let block = Block { rows: 2500, behaviour: &Follow(&UniformPolicy) };
-    let all = make("point-mass", &envs, &[block], 0, &mut |_| ()).unwrap();
+    let block = BehaviourBlock { rows: 2500, behaviour: &UniformPolicy };
+    let all = generate("point-mass", &envs, &[block], 0, &mut |_| ()).unwrap();
     let (data, held) = all.split(0.2, 0).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let (home, pool) = (Home::new(dir.path().join("home")), ThreadPool::new(2));

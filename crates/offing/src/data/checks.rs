@@ -2,95 +2,74 @@
 
 use std::path::Path;
 
-use ndarray::Array1;
+use ndarray::{Array1, Array2, Axis};
 
-use super::csv::place;
-use super::dataset::Format;
-use super::transitions::Columns;
+use super::formats::Format;
+use super::transitions::FileColumns;
 use crate::error::{Error, Result};
 
 /// Every column has one entry a row, and there is at least one row.
-pub(super) fn check_lengths(columns: &Columns, path: &Path) -> Result<()> {
-    let keys = &columns.keys;
-    let n = columns.obs.nrows();
-    let wrong = |key: &str, found: usize| {
-        let hint = "all columns must have one entry a transition: the file is incomplete or was put together wrongly";
-        Err(Error::key(path, key, format!("{n} rows, as in `{}`", keys.obs[0]), format!("{found}"), hint))
-    };
+pub(super) fn check_lengths(columns: &FileColumns, path: &Path) -> Result<()> {
+    let names = &columns.names;
+    let (first, n) = (&names.obs[0], columns.obs.nrows());
     if n == 0 {
         let hint = "the log is empty: record some transitions first";
-        return Err(Error::key(path, &keys.obs[0], "at least one row", "none", hint));
+        return Err(Error::key(path, first, "at least one row", "none", hint));
     }
-    let mut counts = vec![(&keys.act[0], columns.act.nrows()), (&keys.rew, columns.rew.len())];
-    if let Some(next) = &columns.next_obs {
-        counts.push((&keys.next_obs[0], next.nrows()));
-        if next.ncols() != columns.obs.ncols() {
-            let (wanted, found) = (columns.obs.ncols(), next.ncols());
-            let hint = "next observations must be as wide as observations";
-            return Err(Error::key(
-                path,
-                &keys.next_obs[0],
-                format!("width {wanted}"),
-                found.to_string(),
-                hint,
-            ));
-        }
+    let next_obs = columns.next_obs.as_ref();
+    if let Some(next) = next_obs.filter(|next| next.ncols() != columns.obs.ncols()) {
+        let (wanted, found) = (format!("width {}", columns.obs.ncols()), next.ncols().to_string());
+        let hint = "next observations must be as wide as observations";
+        return Err(Error::key(path, &names.next_obs[0], wanted, found, hint));
     }
-    for (key, found) in counts {
-        if found != n {
-            return wrong(key, found);
-        }
-    }
-    let others = [
+    let lengths = [
+        (names.act[0].as_str(), Some(columns.act.nrows())),
+        (&names.rew, Some(columns.rew.len())),
+        (&names.next_obs[0], next_obs.map(Array2::nrows)),
         ("terminals", Some(columns.done.len())),
         ("timeouts", columns.timeout.as_ref().map(Array1::len)),
         ("episode", columns.episode.as_ref().map(Vec::len)),
         ("step", columns.step.as_ref().map(Vec::len)),
     ];
-    for (key, found) in others {
-        if let Some(found) = found.filter(|&f| f != n) {
-            return wrong(key, found);
-        }
-    }
-    if let Some(sim) = &columns.sim {
-        let goal = sim.goal.as_ref().map_or(n, |g| g.nrows());
-        for (key, found) in
-            [("infos/qpos", sim.qpos.nrows()), ("infos/qvel", sim.qvel.nrows()), ("infos/goal", goal)]
-        {
-            if found != n {
-                return wrong(key, found);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// No NaN, no infinity; the message names the first.
-pub(super) fn check_finite(columns: &Columns, path: &Path, format: Format) -> Result<()> {
-    let keys = &columns.keys;
-    let mut matrices = vec![(&keys.obs, &columns.obs), (&keys.act, &columns.act)];
-    if let Some(next) = &columns.next_obs {
-        matrices.push((&keys.next_obs, next));
-    }
-    let hint = "repair or remove such rows; `offing data audit` counts them";
-    for (names, matrix) in matrices {
-        let width = matrix.ncols();
-        let flat = matrix.as_slice().expect("columns are read in row-major order");
-        if let Some(at) = first_non_finite(flat) {
-            let (row, column) = (at / width, at % width);
-            let key = if names.len() == width { &names[column] } else { &names[0] };
-            let found = format!("{} in {}, column {column}", flat[at], place(path, format, row));
-            return Err(Error::key(path, key, "finite numbers", found, hint));
-        }
-    }
-    let rew = columns.rew.as_slice().expect("columns are read in row-major order");
-    match first_non_finite(rew) {
-        Some(row) => {
-            let found = format!("{} in {}", rew[row], place(path, format, row));
-            Err(Error::key(path, &keys.rew, "finite numbers", found, hint))
+    let states = columns.sim.iter().flat_map(|sim| sim.columns()).map(|(name, m)| (name, Some(m.nrows())));
+    match lengths.into_iter().chain(states).find(|(_, found)| found.is_some_and(|found| found != n)) {
+        Some((key, found)) => {
+            let hint = "all columns must have one entry a transition: the file is incomplete or was put together wrongly";
+            let (wanted, found) = (format!("{n} rows, as in `{first}`"), found.unwrap_or(0).to_string());
+            Err(Error::key(path, key, wanted, found, hint))
         }
         None => Ok(()),
     }
+}
+
+/// No NaN, no infinity; the message names the first.
+pub(super) fn check_finite(columns: &FileColumns, path: &Path, format: Format) -> Result<()> {
+    let names = &columns.names;
+    let rew = columns.rew.view().insert_axis(Axis(1));
+    let matrices = [
+        (&names.obs[..], Some(columns.obs.view())),
+        (&names.act, Some(columns.act.view())),
+        (&names.next_obs, columns.next_obs.as_ref().map(|next| next.view())),
+        (std::slice::from_ref(&names.rew), Some(rew)),
+    ];
+    for (names, matrix) in matrices.iter().filter_map(|(names, matrix)| Some((names, matrix.as_ref()?))) {
+        let width = matrix.ncols();
+        let flat = matrix.as_slice().expect("columns are read in row-major order");
+        if let Some(at) = first_non_finite(flat) {
+            let (place, column) = (format.row_place(path, at / width), at % width);
+            let key = if names.len() == width { &names[column] } else { &names[0] };
+            let column = if width > 1 { format!(", column {column}") } else { String::new() };
+            let hint = "repair or remove such rows; `offing data audit` counts them";
+            return Err(Error::key(
+                path,
+                key,
+                "finite numbers",
+                format!("{} in {place}{column}", flat[at]),
+                hint,
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// A fold without early exit per block, which the compiler vectorises; files have tens of millions of entries.

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use ndarray::{Array1, Array2, Axis};
 
+use super::formats::Format;
 use crate::batch::Batch;
 use crate::checksum::Checksum;
 use crate::error::{Error, Result};
@@ -28,25 +29,10 @@ pub struct Dataset {
     pub episodes: Vec<Range<usize>>,
     /// Simulator states at `obs`, when the file has them.
     pub sim: Option<SimColumns>,
-    /// How the transitions were obtained from the file: the choice made and the rows it cost.
+    /// How the transitions were obtained from the file: the choices and the rows they cost.
     pub reading: ReadReport,
     /// What the file says about itself: D4RL's `metadata/*` texts and numbers, Minari's `metadata.json`.
     pub meta: BTreeMap<String, String>,
-}
-
-/// The file layouts offing reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// D4RL's flat HDF5 file.
-    D4rl,
-    /// A Minari dataset directory (HDF5 storage).
-    Minari,
-    /// A table of one transition a row.
-    Parquet,
-    /// A text table of one transition a row.
-    Csv,
-    /// A NumPy archive with D4RL's keys.
-    Npz,
 }
 
 /// Simulator states beside the observations (`infos/qpos`, `infos/qvel`, `infos/goal`).
@@ -73,46 +59,46 @@ pub struct ReadReport {
     pub dropped: Vec<(String, usize)>,
     /// Keys of the file that were not used.
     pub ignored_keys: Vec<String>,
-    /// Whether the file tells where its episodes end.
+    /// How the file marks where its episodes end.
     pub ends: Ends,
     /// What else a user should know about how the file was understood, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Whether a file tells where episodes end.
+/// How a file marks where episodes end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ends {
     /// By next observations, time limits, or numbers of episodes or steps.
     #[default]
-    Told,
-    /// Terminals are all it marks: where a time limit struck is not known.
+    #[serde(rename = "told")]
+    Marked,
+    /// Terminals are all it marks: time limits are not known.
     TerminalsOnly,
     /// Nothing marks an end, and there are no next observations to compare with.
     Unknown,
 }
 
 impl SimColumns {
+    /// What files call the columns, in the order of [`SimColumns::columns`].
+    pub(super) const NAMES: [&str; 3] = ["qpos", "qvel", "goal"];
+
+    /// The columns from one to three matrices in the order of [`SimColumns::NAMES`]; `None` without both of the first two.
+    pub(super) fn from_columns(columns: impl IntoIterator<Item = Array2<f64>>) -> Option<Self> {
+        let mut columns = columns.into_iter();
+        Some(Self { qpos: columns.next()?, qvel: columns.next()?, goal: columns.next() })
+    }
+
+    /// The columns there are, with their names.
+    pub(super) fn columns(&self) -> impl Iterator<Item = (&'static str, &Array2<f64>)> {
+        let columns = [Some(&self.qpos), Some(&self.qvel), self.goal.as_ref()];
+        Self::NAMES.into_iter().zip(columns.into_iter().flatten())
+    }
+
     /// The given rows, in the given order.
     pub fn select(&self, rows: &[usize]) -> Self {
-        Self {
-            qpos: self.qpos.select(Axis(0), rows),
-            qvel: self.qvel.select(Axis(0), rows),
-            goal: self.goal.as_ref().map(|g| g.select(Axis(0), rows)),
-        }
-    }
-}
-
-impl Format {
-    /// The name used in messages and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::D4rl => "d4rl",
-            Self::Minari => "minari",
-            Self::Parquet => "parquet",
-            Self::Csv => "csv",
-            Self::Npz => "npz",
-        }
+        Self::from_columns(self.columns().map(|(_, m)| m.select(Axis(0), rows)))
+            .expect("at least two columns")
     }
 }
 
@@ -133,7 +119,7 @@ impl Dataset {
             kept.push(episode.start..episode.start + take);
             left -= take;
         }
-        self.keep(kept)
+        self.select_ranges(kept)
     }
 
     /// Adds a number to every reward, and remembers it.
@@ -155,7 +141,7 @@ impl Dataset {
             kept.push(start..episode.end);
         }
         kept.retain(|piece| !piece.is_empty());
-        self.keep(kept)
+        self.select_ranges(kept)
     }
 
     /// Two sets of whole episodes: about `share` of them, at least one, in the second.
@@ -173,7 +159,7 @@ impl Dataset {
         let held = ((count as f64 * share).round() as usize).clamp(1, count - 1);
         let mut order = self.shuffled(seed);
         let rest = order.split_off(held);
-        Ok((self.keep(rest), self.keep(order)))
+        Ok((self.select_ranges(rest), self.select_ranges(order)))
     }
 
     /// The episodes in random order.
@@ -187,7 +173,7 @@ impl Dataset {
     }
 
     /// These stretches of rows as the new episodes, in their old order.
-    fn keep(&self, mut stretches: Vec<Range<usize>>) -> Self {
+    fn select_ranges(&self, mut stretches: Vec<Range<usize>>) -> Self {
         stretches.sort_by_key(|e| e.start);
         let picks: Vec<usize> = stretches.iter().cloned().flatten().collect();
         let mut at = 0;
@@ -243,25 +229,25 @@ impl Dataset {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::make::{Block, Follow, make};
+    use crate::data::generate::{BehaviourBlock, generate};
     use crate::env::{Env, EnvPool, point_mass::PointMass};
 
     fn data() -> Dataset {
         let new = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::new())) };
-        let block = Block { rows: 1000, behaviour: &Follow(&crate::policy::UniformPolicy) };
-        make("point-mass", &EnvPool::new(&new), &[block], 0, &mut |_| ()).unwrap()
+        let block = BehaviourBlock { rows: 1000, behaviour: &crate::policy::UniformPolicy };
+        generate("point-mass", &EnvPool::new(new), &[block], 0, &mut |_| ()).unwrap()
     }
 
     #[test]
-    fn thinning_and_splitting_keep_episodes_whole_and_rows_apart() {
+    fn subsampling_and_splitting_keep_episodes_whole_and_rows_apart() {
         let all = data();
-        let thin = all.subsampled(300, 0);
-        assert_eq!((thin.rows.len(), thin.episodes.last().unwrap().end), (300, 300));
+        let fewer = all.subsampled(300, 0);
+        assert_eq!((fewer.rows.len(), fewer.episodes.last().unwrap().end), (300, 300));
         assert_eq!(all.subsampled(5000, 0).rows, all.rows);
         let (rest, held) = all.split(0.2, 0).unwrap();
         assert_eq!(rest.episodes.len() + held.episodes.len(), all.episodes.len());
         assert_eq!(rest.rows.len() + held.rows.len(), all.rows.len());
-        for set in [&thin, &rest, &held] {
+        for set in [&fewer, &rest, &held] {
             for e in &set.episodes[..set.episodes.len() - 1] {
                 let (next, obs) = (set.rows.next_obs.row(e.start), set.rows.obs.row(e.start + 1));
                 assert!(e.len() == 1 || next == obs, "rows of an episode follow each other");

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::options::ReadOptions;
-use super::transitions::Columns;
+use super::transitions::FileColumns;
 use crate::error::{Error, Result};
 use crate::tasks::{self, TaskSpec};
 
@@ -34,7 +34,7 @@ fn shape(task: &TaskSpec) -> String {
 /// # Errors
 /// A generated file whose columns do not fit the task that it names.
 pub(super) fn name_of(
-    columns: &Columns,
+    columns: &FileColumns,
     path: &Path,
     options: &ReadOptions,
     notes: &mut Vec<String>,
@@ -54,7 +54,7 @@ pub(super) fn name_of(
             path,
             "metadata/set",
             format!("{}, as {} has", shape(task), task.body()),
-            format!("`{}` with {} and {}", super::hdf5::escaped(&name), widths.0, widths.1),
+            format!("`{}` with {} and {}", super::messages::escaped(&name), widths.0, widths.1),
             "the file was changed after offing wrote it: generate it again, or remove `made_by` and `set`",
         ));
     }
@@ -67,7 +67,7 @@ pub(super) fn name_of(
             shape(task),
             widths.0,
             widths.1,
-            super::hdf5::escaped(&other)
+            super::messages::escaped(&other)
         ),
     );
     Ok(other)

@@ -1,38 +1,25 @@
-//! The choices a reader has to make, spelled out so that none is made in silence.
+//! The choices of a reader, spelled out so that none is silent.
 
 use serde::{Deserialize, Serialize};
 
 /// How a file is turned into transitions. The default suits D4RL and Minari files as published.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
-    /// Name to give the dataset; the file stem when absent. A set made by offing says itself what it is called, and a name
-    /// that speaks of a task with other widths is changed, with a note.
+    /// Name to give the dataset; the file stem when absent. A generated file holds its own name. A name that belongs to a
+    /// task with other widths is changed, with a note.
     pub name: Option<String>,
-    /// Which columns of a CSV or Parquet file hold what; guessed from their names when absent. For any other file an error.
+    /// Which columns of a table hold what; guessed from their names when absent. An error for formats without columns.
     pub columns: Option<ColumnMap>,
     /// What to do with a terminal row whose next observation is not in the file.
     pub terminal_next: TerminalNext,
-    /// Keep rows at which a time limit struck. Only possible when the file has next observations; such rows
-    /// bootstrap like any other.
-    pub keep_timeouts: bool,
+    /// Leave out the rows at which a time limit ended the episode. By default they bootstrap like any other row, where the file has
+    /// next observations.
+    pub drop_timeouts: bool,
     /// Accept NaN and infinities (the audit counts them); otherwise the first one is an error.
     pub allow_non_finite: bool,
     /// Which parts of a Minari dictionary observation to concatenate, in this order ("observation", "a/b").
     /// When absent: all leaves in the order given by [`read`](super::read)'s documentation.
     pub minari_obs: Option<Vec<String>>,
-}
-
-impl Default for ReadOptions {
-    fn default() -> Self {
-        Self {
-            name: None,
-            columns: None,
-            terminal_next: TerminalNext::Auto,
-            keep_timeouts: true,
-            allow_non_finite: false,
-            minari_obs: None,
-        }
-    }
 }
 
 /// The next state of a terminal row in a file without next observations. It never enters a bootstrap, but a dynamics

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::catalogue::Recipe;
+use super::catalogue::GeneratedName;
 use crate::error::{Error, Result};
 use crate::policy::TanhGaussian;
 use crate::tasks;
@@ -105,7 +105,7 @@ impl PolicySet {
     }
 
     /// The policies of a flavour, in the order in which their rows follow each other. Each gives an equal share.
-    pub fn policies_for(&self, recipe: &Recipe, choice: SnapshotChoice) -> Result<Vec<LoadedPolicy>> {
+    pub fn policies_for(&self, recipe: &GeneratedName, choice: SnapshotChoice) -> Result<Vec<LoadedPolicy>> {
         let body = &recipe.task;
         let all: Vec<&Snapshot> = self.snapshots.iter().filter(|s| &s.body == body).collect();
         let first = *all.first().ok_or_else(|| self.missing(body, "any number"))?;

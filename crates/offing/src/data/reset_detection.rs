@@ -1,4 +1,4 @@
-//! Telling a physical step from a teleport: the test behind files that do not mark where episodes end.
+//! Distinguishing a physical step from a teleport, for files that do not mark where episodes end.
 
 use ndarray::ArrayView1;
 
@@ -14,7 +14,7 @@ const QUANTILE: f64 = 0.999;
 /// Rows looked at; enough for the quantile, cheap for millions of rows.
 const SAMPLE: usize = 50_000;
 
-/// Fewer ordinary steps than this do not tell what is ordinary.
+/// With fewer ordinary steps than this there is no scale.
 const FEWEST: usize = 200;
 
 /// How far each entry of the observation moves in an ordinary step.

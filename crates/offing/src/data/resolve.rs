@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::catalogue::{Catalogue, Found, Origin, Recipe, d4rl_id};
+use super::catalogue::{Catalogue, GeneratedName, Located, Origin, d4rl_id};
 use super::{Dataset, ReadOptions, read};
 use crate::env::{GenerateOptions, Simulators};
 use crate::error::{Error, Result};
@@ -38,7 +38,7 @@ enum Resolved {
     /// A path, an id or a name to read.
     Read(String),
     /// A set of so many rows by the built-in policies; it may have been generated already.
-    Generate(Recipe, usize),
+    Generate(GeneratedName, usize),
 }
 
 impl Resolver<'_> {
@@ -50,9 +50,9 @@ impl Resolver<'_> {
     pub fn locate(&mut self, name: &str, rows: Option<usize>) -> Result<String> {
         Ok(match resolve(self.catalogue, name, rows)? {
             Resolved::Read(path) => path,
-            Resolved::Generate(recipe, rows) => {
+            Resolved::Generate(set, rows) => {
                 let path =
-                    self.generate(&recipe.name, &GenerateOptions { rows, ..GenerateOptions::default() })?;
+                    self.generate(&set.name, &GenerateOptions { rows, ..GenerateOptions::default() })?;
                 path.to_string_lossy().into_owned()
             }
         })
@@ -86,9 +86,9 @@ impl Resolver<'_> {
     /// An unknown name, or a file that is not what it should be.
     pub fn read(&mut self, name: &str, options: ReadOptions) -> Result<(Dataset, Origin)> {
         let (path, origin) = match self.catalogue.find(name)? {
-            Found::File { path, origin } => (path, origin),
-            Found::ToMake(recipe) => {
-                (self.generate(&recipe.name, &GenerateOptions::default())?, Origin::Made)
+            Located::File { path, origin } => (path, origin),
+            Located::ToGenerate(set) => {
+                (self.generate(&set.name, &GenerateOptions::default())?, Origin::Generated)
             }
         };
         // A file of D4RL's is known by its name wherever it lies: AntMaze's say nothing of a maze that others would
@@ -102,7 +102,7 @@ impl Resolver<'_> {
         // set.
         let generated =
             dataset.meta.contains_key("made_by") && dataset.meta.get("set") == Some(&dataset.name);
-        Ok((dataset, if generated { Origin::Made } else { origin }))
+        Ok((dataset, if generated { Origin::Generated } else { origin }))
     }
 
     /// [`read`](Self::read), with the notes of the reader as events.
@@ -123,9 +123,9 @@ impl Resolver<'_> {
     /// # Errors
     /// A home that cannot be listed.
     pub fn candidates(&self, name: &str, rows: Option<usize>) -> Result<Vec<String>> {
-        let generated = Recipe::parse(name).is_ok() && !Path::new(name).exists();
-        let mut files = if generated { self.catalogue.made(name)? } else { Vec::new() };
-        files.sort_by_key(|path| Catalogue::made_rows(path) != rows);
+        let generated = GeneratedName::parse(name).is_ok() && !Path::new(name).exists();
+        let mut files = if generated { self.catalogue.generated(name)? } else { Vec::new() };
+        files.sort_by_key(|path| Catalogue::generated_rows(path) != rows);
         if files.is_empty() {
             return Ok(vec![name.into()]);
         }
@@ -135,23 +135,24 @@ impl Resolver<'_> {
 
 fn resolve(catalogue: &Catalogue, name: &str, rows: Option<usize>) -> Result<Resolved> {
     let found = catalogue.find(name);
-    if let Ok(Found::ToMake(recipe)) = found {
-        return Ok(Resolved::Generate(recipe, rows.unwrap_or(GenerateOptions::default().rows)));
+    if let Ok(Located::ToGenerate(set)) = found {
+        return Ok(Resolved::Generate(set, rows.unwrap_or(GenerateOptions::default().rows)));
     }
     // Sets of other sizes may have been generated: what a command means must not depend on them.
-    let may_be_generated = matches!(found, Ok(Found::File { origin: Origin::Made, .. }) | Err(_));
-    let (Some(rows), Ok(recipe), true) = (rows, Recipe::parse(name), may_be_generated) else {
+    let may_be_generated = matches!(found, Ok(Located::File { origin: Origin::Generated, .. }) | Err(_));
+    let (Some(rows), Ok(set), true) = (rows, GeneratedName::parse(name), may_be_generated) else {
         return Ok(Resolved::Read(name.into()));
     };
-    let all = catalogue.made(name)?;
-    let sized: Vec<&PathBuf> = all.iter().filter(|path| Catalogue::made_rows(path) == Some(rows)).collect();
+    let all = catalogue.generated(name)?;
+    let sized: Vec<&PathBuf> =
+        all.iter().filter(|path| Catalogue::generated_rows(path) == Some(rows)).collect();
     let read = |path: &PathBuf| Resolved::Read(path.to_string_lossy().into_owned());
     Ok(match (&sized[..], &all[..]) {
         // Perhaps by other policies or with another seed: it is the one there is.
         ([one], _) => read(one),
         // The ants of the mazes need a policy that offing does not have.
-        ([], [one]) if recipe.task.starts_with("antmaze") => read(one),
-        _ => Resolved::Generate(recipe, rows),
+        ([], [one]) if set.task.starts_with("antmaze") => read(one),
+        _ => Resolved::Generate(set, rows),
     })
 }
 
@@ -172,7 +173,7 @@ mod tests {
             Resolved::Read(sets.join(file).to_string_lossy().into_owned())
         };
         let named = |name: &str| Resolved::Read(name.into());
-        let make = |name: &str, rows: usize| Resolved::Generate(Recipe::parse(name).unwrap(), rows);
+        let make = |name: &str, rows: usize| Resolved::Generate(GeneratedName::parse(name).unwrap(), rows);
         let of = |name: &str, rows| resolve(&catalogue, name, rows).unwrap();
 
         assert_eq!(of("hopper-random", None), make("hopper-random", 1_000_000));

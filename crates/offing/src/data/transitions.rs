@@ -1,4 +1,4 @@
-//! From the columns of a file to transitions: which row follows which, and what the file cannot tell.
+//! From the columns of a file to transitions: which row follows which, and which rows lack a next state.
 //!
 //! The rules, in one place for every flat format:
 //! - Next observations are used when the file has them. Otherwise the next state of a row is the following row, but
@@ -11,19 +11,21 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-use ndarray::{Array1, ArrayView1};
+use ndarray::{Array1, ArrayView1, Axis};
 
 use super::checks::{check_finite, check_lengths};
-use super::dataset::{Dataset, Ends, Format, ReadReport, SimColumns};
-use super::hdf5::escaped;
+use super::dataset::{Dataset, Ends, ReadReport, SimColumns};
+use super::formats::Format;
+use super::messages::escaped;
 use super::naming;
 use super::options::{ReadOptions, TerminalNext};
 use super::reset_detection::StepScale;
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
 
-/// What a flat file holds, one entry a row.
-pub(super) struct Columns {
+/// What a file holds, one entry a row.
+#[derive(Default)]
+pub(super) struct FileColumns {
     pub(super) obs: Mat,
     pub(super) act: Mat,
     pub(super) rew: Array1<f32>,
@@ -35,23 +37,36 @@ pub(super) struct Columns {
     /// Counts up by one within an episode.
     pub(super) step: Option<Vec<i64>>,
     pub(super) sim: Option<SimColumns>,
-    pub(super) keys: Keys,
+    pub(super) names: ColumnNames,
     pub(super) ignored: Vec<String>,
     pub(super) notes: Vec<String>,
     pub(super) meta: BTreeMap<String, String>,
 }
 
 /// What the columns are called in the file, for messages: one name for a whole matrix, or one a column.
-pub(super) struct Keys {
+#[derive(Default)]
+pub(super) struct ColumnNames {
     pub(super) obs: Vec<String>,
     pub(super) act: Vec<String>,
     pub(super) rew: String,
     pub(super) next_obs: Vec<String>,
 }
 
+impl ColumnNames {
+    /// One name for each matrix.
+    pub(super) fn of_arrays(obs: &str, act: &str, rew: &str, next_obs: &str) -> Self {
+        Self {
+            obs: vec![obs.into()],
+            act: vec![act.into()],
+            rew: rew.into(),
+            next_obs: vec![next_obs.into()],
+        }
+    }
+}
+
 /// Turns columns into a dataset.
 pub(super) fn assemble(
-    mut columns: Columns,
+    mut columns: FileColumns,
     path: &Path,
     format: Format,
     options: &ReadOptions,
@@ -64,26 +79,12 @@ pub(super) fn assemble(
     let mut notes = std::mem::take(&mut columns.notes);
     let name = naming::name_of(&columns, path, options, &mut notes)?;
     let ends = ends(&columns);
-    let links = link(&columns, options, &mut notes);
-    let Links { kept, dropped, repeat, next_obs: how, follows, cut } = links;
-
-    let done = std::mem::take(&mut columns.done);
-    let mut timeout = columns.timeout.take().unwrap_or_else(|| Array1::from_elem(rows_in_file, false));
-    for &row in &cut {
-        timeout[row] |= !done[row];
-    }
-    let rows = Batch {
-        obs: columns.obs,
-        act: columns.act,
-        rew: columns.rew,
-        next_obs: match columns.next_obs {
-            Some(next) => next,
-            None => Mat::zeros((0, 0)),
-        },
-        done,
+    let Links { kept, mut dropped, next_obs: how, follows } = match &columns.next_obs {
+        Some(next) => link_with_next(&columns, next, options, &mut notes),
+        None => link_by_order(&columns, options, &mut notes),
     };
-    let rows = pick(rows, &kept, &repeat);
-    if rows.is_empty() {
+    dropped.retain(|(_, count)| *count > 0);
+    if kept.is_empty() {
         let reasons: Vec<String> = dropped.iter().map(|(why, n)| format!("{n} {why}")).collect();
         return Err(Error::file(
             path,
@@ -94,6 +95,17 @@ pub(super) fn assemble(
             ),
         ));
     }
+    let cut = cut_after(&columns, &kept, &follows);
+    let FileColumns { obs, act, rew, next_obs, done, timeout, sim, .. } = columns;
+    let mut timeout = timeout.unwrap_or_else(|| Array1::from_elem(rows_in_file, false));
+    for row in cut {
+        timeout[row] |= !done[row];
+    }
+    let next_obs = next_obs.unwrap_or_else(|| {
+        let successors: Vec<usize> = (0..rows_in_file).map(|i| i + usize::from(follows[i])).collect();
+        obs.select(Axis(0), &successors)
+    });
+    let rows = Batch { obs, act, rew, next_obs, done };
     let whole = kept.len() == rows_in_file;
     let reading = ReadReport {
         rows_in_file,
@@ -108,20 +120,20 @@ pub(super) fn assemble(
         name,
         format,
         reward_shift: 0.0,
-        timeout: if whole { timeout } else { kept.iter().map(|&i| timeout[i]).collect() },
+        rows: if whole { rows } else { rows.select(&kept) },
+        timeout: if whole { timeout } else { timeout.select(Axis(0), &kept) },
         episodes: episodes(&kept, &follows),
-        sim: columns.sim.map(|sim| if whole { sim } else { sim.select(&kept) }),
-        rows,
+        sim: sim.map(|sim| if whole { sim } else { sim.select(&kept) }),
         reading,
         meta: columns.meta,
     })
 }
 
 /// What the file itself says about where episodes end. Flags that are never set mark nothing.
-fn ends(columns: &Columns) -> Ends {
+fn ends(columns: &FileColumns) -> Ends {
     let limits = columns.timeout.as_ref().is_some_and(|t| t.iter().any(|&t| t));
     if columns.next_obs.is_some() || columns.episode.is_some() || columns.step.is_some() || limits {
-        Ends::Told
+        Ends::Marked
     } else if columns.done.iter().any(|&d| d) {
         Ends::TerminalsOnly
     } else {
@@ -129,36 +141,32 @@ fn ends(columns: &Columns) -> Ends {
     }
 }
 
-/// Which rows are kept and how they hang together.
+/// Which rows are kept, and which row follows which.
 struct Links {
     /// Kept rows, by their number in the file.
     kept: Vec<usize>,
+    /// Why rows were dropped, and how many.
     dropped: Vec<(String, usize)>,
-    /// Kept rows whose next observation is their own observation.
-    repeat: Vec<usize>,
     /// How next observations were obtained.
     next_obs: String,
-    /// Per row of the file: the following row goes on with the same episode.
+    /// Per row of the file: the following row goes on with the same episode. In a file without next observations, a
+    /// kept row that nothing follows repeats its own observation.
     follows: Vec<bool>,
-    /// Kept rows after which the rest of the episode had to be dropped: the log is cut there.
-    cut: Vec<usize>,
-}
-
-fn link(columns: &Columns, options: &ReadOptions, notes: &mut Vec<String>) -> Links {
-    match &columns.next_obs {
-        Some(next) => link_with_next(columns, next, options, notes),
-        None => link_by_order(columns, options, notes),
-    }
 }
 
 /// The file has next observations: every row is a transition.
-fn link_with_next(columns: &Columns, next: &Mat, options: &ReadOptions, notes: &mut Vec<String>) -> Links {
+fn link_with_next(
+    columns: &FileColumns,
+    next: &Mat,
+    options: &ReadOptions,
+    notes: &mut Vec<String>,
+) -> Links {
     let n = columns.rew.len();
     let scales = column_scales(&columns.obs);
     let mut unmarked = 0;
     let follows: Vec<bool> = (0..n)
         .map(|i| {
-            if i + 1 == n || timed_out(columns, i) || !same_episode(columns, i) {
+            if columns.ends_at(i) {
                 return false;
             }
             let goes_on = same_state(next.row(i), columns.obs.row(i + 1), &scales);
@@ -175,36 +183,26 @@ fn link_with_next(columns: &Columns, next: &Mat, options: &ReadOptions, notes: &
             "{unmarked} episode ends are marked neither terminal nor timeout: found where next_obs is not the following obs"
         ));
     }
-    let mut dropped = Vec::new();
-    let kept: Vec<usize> = if options.keep_timeouts {
-        (0..n).collect()
-    } else {
-        let kept: Vec<usize> = (0..n).filter(|&i| columns.done[i] || !timed_out(columns, i)).collect();
-        if kept.len() < n {
-            dropped.push(("at a time limit (keep_timeouts is off)".into(), n - kept.len()));
-        }
-        kept
-    };
-    let cut = cut_after(columns, &kept, &follows);
-    let next_obs = "next observations of the file".into();
-    Links { kept, dropped, repeat: Vec::new(), next_obs, follows, cut }
+    let is_kept = |&i: &usize| !options.drop_timeouts || columns.done[i] || !columns.timed_out(i);
+    let kept: Vec<usize> = (0..n).filter(is_kept).collect();
+    let dropped = vec![("at a time limit (drop_timeouts)".into(), n - kept.len())];
+    Links { kept, dropped, next_obs: "next observations of the file".into(), follows }
 }
 
 /// The file has no next observations: the following row, where it can only be the successor.
-fn link_by_order(columns: &Columns, options: &ReadOptions, notes: &mut Vec<String>) -> Links {
+fn link_by_order(columns: &FileColumns, options: &ReadOptions, notes: &mut Vec<String>) -> Links {
     let n = columns.rew.len();
-    let ordinary =
-        |i: usize| i + 1 < n && !columns.done[i] && !timed_out(columns, i) && same_episode(columns, i);
     let marked = columns.timeout.is_some() || columns.episode.is_some();
     let needs_scale =
         !marked || (options.terminal_next == TerminalNext::Auto && columns.done.iter().any(|&d| d));
+    let ordinary = |i: usize| !columns.done[i] && !columns.ends_at(i);
     let scale = if needs_scale { StepScale::measure(&columns.obs, ordinary) } else { None };
     let plausible =
         |i: usize| scale.as_ref().is_some_and(|s| !s.is_jump(columns.obs.row(i), columns.obs.row(i + 1)));
     let mut jumps = 0;
     let follows: Vec<bool> = (0..n)
         .map(|i| {
-            if i + 1 == n || timed_out(columns, i) || !same_episode(columns, i) {
+            if columns.ends_at(i) {
                 false
             } else if columns.done[i] {
                 match options.terminal_next {
@@ -221,38 +219,31 @@ fn link_by_order(columns: &Columns, options: &ReadOptions, notes: &mut Vec<Strin
         })
         .collect();
 
-    let (mut kept, mut repeat) = (Vec::with_capacity(n), Vec::new());
+    let mut kept = Vec::with_capacity(n);
     let (mut at_limit, mut at_reset, mut rewarded, mut at_gap) = (0, 0, 0, 0);
     let best = columns.rew.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     for (i, &goes_on) in follows.iter().enumerate() {
-        if goes_on {
+        if goes_on || (columns.done[i] && options.terminal_next == TerminalNext::Repeat) {
             kept.push(i);
-        } else if columns.done[i] && options.terminal_next == TerminalNext::Repeat {
-            kept.push(i);
-            repeat.push(i);
         } else if columns.done[i] {
             at_reset += 1;
             rewarded += usize::from(columns.rew[i] == best);
-        } else if timed_out(columns, i) {
+        } else if columns.timed_out(i) {
             at_limit += 1;
         } else {
             at_gap += 1;
         }
     }
-    let mut dropped = Vec::new();
-    let mut drop = |why: String, count: usize| {
-        if count > 0 {
-            dropped.push((why, count));
-        }
-    };
-    drop("at a time limit: the next observation is not in the file".into(), at_limit);
-    drop(
-        format!(
-            "terminal before a reset: the next observation is not in the file ({rewarded} of them carry the largest reward)"
+    let dropped = vec![
+        ("at a time limit: the next observation is not in the file".into(), at_limit),
+        (
+            format!(
+                "terminal before a reset: the next observation is not in the file ({rewarded} of them carry the largest reward)"
+            ),
+            at_reset,
         ),
-        at_reset,
-    );
-    drop("last of the file or before a gap: the next observation is not in the file".into(), at_gap);
+        ("last of the file or before a gap: the next observation is not in the file".into(), at_gap),
+    ];
     if !marked {
         notes.push(match &scale {
             Some(_) => {
@@ -261,9 +252,7 @@ fn link_by_order(columns: &Columns, options: &ReadOptions, notes: &mut Vec<Strin
             None => "no timeouts in the file and too few rows to infer episode ends: taken as one log".into(),
         });
     }
-    let next_obs = by_order_text(options.terminal_next).into();
-    let cut = cut_after(columns, &kept, &follows);
-    Links { kept, dropped, repeat, next_obs, follows, cut }
+    Links { kept, dropped, next_obs: by_order_text(options.terminal_next).into(), follows }
 }
 
 fn by_order_text(choice: TerminalNext) -> &'static str {
@@ -279,22 +268,20 @@ fn by_order_text(choice: TerminalNext) -> &'static str {
     }
 }
 
-/// Kept rows whose successor in the same episode was dropped.
-fn cut_after(columns: &Columns, kept: &[usize], follows: &[bool]) -> Vec<usize> {
+/// Kept rows after which the rest of the episode had to be dropped: the log is cut there.
+fn cut_after(columns: &FileColumns, kept: &[usize], follows: &[bool]) -> Vec<usize> {
     let n = follows.len();
-    let mut is_kept = vec![false; n];
-    kept.iter().for_each(|&i| is_kept[i] = true);
     // Where the file just stops, nothing was cut: only a marked end moves up to the row before it.
-    let just_stops = |i: usize| i + 1 == n && !columns.done[i] && !timed_out(columns, i);
-    kept.iter().copied().filter(|&i| follows[i] && !is_kept[i + 1] && !just_stops(i + 1)).collect()
+    let just_stops = |i: usize| i + 1 == n && !columns.done[i] && !columns.timed_out(i);
+    let is_cut = |k: usize, i: usize| follows[i] && kept.get(k + 1) != Some(&(i + 1)) && !just_stops(i + 1);
+    kept.iter().enumerate().filter(|&(k, &i)| is_cut(k, i)).map(|(_, &i)| i).collect()
 }
 
 /// Episodes as ranges over kept rows.
 fn episodes(kept: &[usize], follows: &[bool]) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut start = 0;
-    for k in 0..kept.len() {
-        let i = kept[k];
+    for (k, &i) in kept.iter().enumerate() {
         let goes_on = follows[i] && kept.get(k + 1) == Some(&(i + 1));
         if !goes_on {
             ranges.push(start..k + 1);
@@ -304,31 +291,19 @@ fn episodes(kept: &[usize], follows: &[bool]) -> Vec<Range<usize>> {
     ranges
 }
 
-/// The kept rows with their next observations; the whole batch is moved, not copied, when nothing is dropped.
-fn pick(rows: Batch, kept: &[usize], repeat: &[usize]) -> Batch {
-    let has_next = rows.next_obs.nrows() == rows.obs.nrows() && rows.obs.nrows() > 0;
-    if has_next {
-        return if kept.len() == rows.len() { rows } else { rows.select(kept) };
+impl FileColumns {
+    fn timed_out(&self, row: usize) -> bool {
+        self.timeout.as_ref().is_some_and(|t| t[row])
     }
-    let mut successor: Vec<usize> = kept.iter().map(|&i| i + 1).collect();
-    for &i in repeat {
-        if let Ok(k) = kept.binary_search(&i) {
-            successor[k] = i;
-        }
+
+    /// Whether the file says that the following row belongs to another episode: it is the last row, a time limit ended it,
+    /// or the episode's number changes or its step does not count up.
+    fn ends_at(&self, row: usize) -> bool {
+        row + 1 == self.rew.len()
+            || self.timed_out(row)
+            || self.episode.as_ref().is_some_and(|e| e[row] != e[row + 1])
+            || self.step.as_ref().is_some_and(|s| s[row].checked_add(1) != Some(s[row + 1]))
     }
-    let next_obs = rows.obs.select(ndarray::Axis(0), &successor);
-    let without = Batch { next_obs: rows.obs.clone(), ..rows };
-    Batch { next_obs, ..without.select(kept) }
-}
-
-fn timed_out(columns: &Columns, row: usize) -> bool {
-    columns.timeout.as_ref().is_some_and(|t| t[row])
-}
-
-/// Rows `row` and `row + 1` bear the same episode number and consecutive step numbers, as far as the file has them.
-fn same_episode(columns: &Columns, row: usize) -> bool {
-    columns.episode.as_ref().is_none_or(|e| e[row] == e[row + 1])
-        && columns.step.as_ref().is_none_or(|s| s[row].checked_add(1) == Some(s[row + 1]))
 }
 
 /// Root mean square of each column (finite entries only): what "small" means in its units.

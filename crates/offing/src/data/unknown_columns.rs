@@ -1,6 +1,6 @@
-//! Columns and keys of a file that nothing reads: they are told, with a guess at what a misspelt one was meant to be.
+//! Notes about columns and keys that nothing reads, with a guess where a name looks misspelt.
 
-use super::hdf5::escaped;
+use super::messages::escaped;
 
 /// Something that a file may hold and this one does not, under any name that is looked for.
 #[derive(Clone, Copy)]
@@ -9,7 +9,7 @@ pub(super) struct Absent {
     pub(super) name: &'static str,
     /// The names that are looked for.
     pub(super) known: &'static [&'static str],
-    /// What others call it: words too far from the known names to be told by their letters.
+    /// What others call it: words whose letters are too far from the known names.
     pub(super) also: &'static [&'static str],
     /// Words that give it away as a part of a name, such as `done` in `is_done`.
     pub(super) parts: &'static [&'static str],
@@ -43,8 +43,8 @@ pub(super) const EPISODE_ALSO: &[&str] =
 /// Most names that a note lists.
 const FEW: usize = 6;
 
-/// A note of the keys that were not used and of what they may have been meant to be; `None` when there are none besides
-/// D4RL's remarks (`infos/*`, `metadata/*`), which nobody misses.
+/// A note of the keys that were not used, with guesses for misspelt ones. `None` when there are none besides D4RL's
+/// remarks (`infos/*`, `metadata/*`), which need no note.
 pub(super) fn note(keys: &[String], absent: &[Absent]) -> Option<String> {
     let keys: Vec<&str> = keys.iter().map(String::as_str).filter(|k| !is_remark(k)).collect();
     if keys.is_empty() {
@@ -55,19 +55,19 @@ pub(super) fn note(keys: &[String], absent: &[Absent]) -> Option<String> {
         shown.truncate(FEW);
         shown.push("…".into());
     }
-    let mut meant: Vec<String> = Vec::new();
+    let mut guesses: Vec<String> = Vec::new();
     for key in &keys {
         let guess = absent.iter().find(|a| is_like(split_number(key).0, a)).map(|a| format!("`{}`", a.name));
         if let Some(guess) = guess
-            && !meant.contains(&guess)
+            && !guesses.contains(&guess)
         {
-            meant.push(guess);
+            guesses.push(guess);
         }
     }
     let list = shown.join(", ");
-    Some(match meant.is_empty() {
+    Some(match guesses.is_empty() {
         true => format!("not used: {list}"),
-        false => format!("not used: {list}; did you mean {}?", meant.join(" and ")),
+        false => format!("not used: {list}; did you mean {}?", guesses.join(" and ")),
     })
 }
 

@@ -217,7 +217,7 @@ mod tests {
         }
         Dataset {
             name: "point-mass".into(),
-            format: Format::Npz,
+            format: Format::NPZ,
             rows,
             reward_shift: 0.0,
             timeout: Array1::from_shape_fn(n, |i| i % 30 == 29),

@@ -4,7 +4,7 @@ use ndarray::{Array1, Array3};
 
 use super::*;
 use crate::batch::Batch;
-use crate::data::make::{Block, Follow, make};
+use crate::data::generate::{BehaviourBlock, generate};
 use crate::dynamics::{DynamicsModel, Members, ModelStep, Oracle, Prediction};
 use crate::env::point_mass::PointMass;
 use crate::env::{Env, EnvPool};
@@ -35,8 +35,14 @@ impl Policy for Clumsy {
 
 fn data(rows: usize) -> Dataset {
     let new = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::new())) };
-    make("point-mass", &EnvPool::new(&new), &[Block { rows, behaviour: &Follow(&Clumsy) }], 0, &mut |_| ())
-        .unwrap()
+    generate(
+        "point-mass",
+        &EnvPool::new(&new),
+        &[BehaviourBlock { rows, behaviour: &Clumsy }],
+        0,
+        &mut |_| (),
+    )
+    .unwrap()
 }
 
 /// a = tanh(−gain · (x + v)): the larger the gain, the sooner it is in the middle.

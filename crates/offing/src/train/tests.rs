@@ -80,7 +80,7 @@ fn a_stopped_run_resumes_by_its_directory_and_a_refused_one_leaves_nothing() {
     let temp = tempfile::tempdir().unwrap();
     let log = temp.path().join("point-mass.npz");
     let data = point_mass_data();
-    crate::data::write(&data, &log, crate::data::Format::Npz).unwrap();
+    crate::data::write(&data, &log, crate::data::Format::NPZ).unwrap();
     let named = |dir: &str| RunConfig {
         data: log.to_string_lossy().into_owned().into(),
         ..small(&temp.path().join(dir))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Result;
-use offing::data::catalogue::Recipe;
+use offing::data::catalogue::GeneratedName;
 use offing::data::{self, Dataset, ReadOptions};
 use offing::env::{GenerateOptions, Simulators};
 
@@ -43,7 +43,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
                 make(context, args, &made, &mut recorder)?;
                 let dataset = read(&made, &mut recorder)?;
                 let before = cpu_seconds();
-                data::write_d4rl(&dataset, &made)?;
+                data::write(&dataset, &made, data::Format::D4RL)?;
                 recorder.add("write, processor time", "s", cpu_seconds() - before);
             }
         }
@@ -52,7 +52,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
 }
 
 fn make(context: &Context, args: &Args, out: &Path, recorder: &mut Recorder) -> Result<()> {
-    let task = Recipe::parse(&args.set)?.task;
+    let task = GeneratedName::parse(&args.set)?.task;
     context.mujoco.prepare(&task, &mut |line| context.say(line))?;
     let options = GenerateOptions {
         rows: args.rows,

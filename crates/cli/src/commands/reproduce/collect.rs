@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
-use offing::data::catalogue::{Found as Place, Origin, Recipe};
+use offing::data::catalogue::{Located as Place, Origin, GeneratedName};
 use offing::home::write_atomic;
 use offing_mujoco::{MUJOCO, Physics};
 
@@ -150,9 +150,9 @@ fn command(args: &Args, seeds: u64) -> String {
 fn origins(context: &Context, datasets: &[String]) -> String {
     let origin = |name: &String| match context.catalogue.find(name) {
         Ok(Place::File { origin, .. }) => origin.to_string(),
-        Ok(Place::ToMake(_)) => Origin::Made.to_string(),
+        Ok(Place::ToGenerate(_)) => Origin::Generated.to_string(),
         // There several times: a name that offing makes.
-        Err(_) if Recipe::parse(name).is_ok() => Origin::Made.to_string(),
+        Err(_) if GeneratedName::parse(name).is_ok() => Origin::Generated.to_string(),
         Err(_) => "not on this machine".into(),
     };
     let origins: Vec<String> = datasets.iter().map(|d| format!("{d} ({})", origin(d))).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail};
 use offing::Error;
-use offing::data::catalogue::{Recipe, made_names, without_version};
+use offing::data::catalogue::{GeneratedName, generated_names, without_version};
 use offing::uncertainty::UncertaintyConfig;
 use serde::{Deserialize, Serialize};
 
@@ -263,7 +263,7 @@ pub(super) fn choose(only: &[String], profile: &Profile) -> Result<Vec<String>> 
     let mut chosen: Vec<String> = Vec::new();
     for name in only {
         let known = profile.datasets.contains(name)
-            || Recipe::parse(without_version(name)).is_ok()
+            || GeneratedName::parse(without_version(name)).is_ok()
             || is_published_id(name)
             || std::path::Path::new(name).exists();
         let path = std::path::Path::new(name);
@@ -271,7 +271,7 @@ pub(super) fn choose(only: &[String], profile: &Profile) -> Result<Vec<String>> 
             bail!("{name}: no such file; check the path");
         }
         if !known {
-            return Err(Error::unknown("dataset", name, &made_names()).into());
+            return Err(Error::unknown("dataset", name, &generated_names()).into());
         }
         if !chosen.contains(name) {
             chosen.push(name.clone());
@@ -314,7 +314,7 @@ mod tests {
                 _ => "score",
             };
             for dataset in quick.datasets.iter().chain(&paper.datasets) {
-                assert!(Recipe::parse(dataset).is_ok(), "{dataset}");
+                assert!(GeneratedName::parse(dataset).is_ok(), "{dataset}");
                 assert!(published.get(dataset, own[0], metric).is_some(), "{dataset} stands in the paper");
             }
             assert_eq!(paper.datasets.len(), published.datasets().len(), "{}", experiment.name);

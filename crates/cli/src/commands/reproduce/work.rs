@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use offing::calibration::StudyConfig;
-use offing::data::catalogue::Recipe;
+use offing::data::catalogue::GeneratedName;
 use offing_mujoco::Physics;
 
 use super::super::calibrate::settings;
@@ -120,7 +120,7 @@ impl<'a> Work<'a> {
     /// others.
     pub(super) fn find_files(&self, context: &Context, cells: &[Cell]) -> Result<()> {
         if !matches!(self.kind, Kind::Idea(_)) {
-            for cell in cells.iter().filter(|cell| Recipe::parse(&cell.dataset).is_err()) {
+            for cell in cells.iter().filter(|cell| GeneratedName::parse(&cell.dataset).is_err()) {
                 context.catalogue.find(&cell.dataset)?;
             }
         }
@@ -195,7 +195,7 @@ impl<'a> Work<'a> {
     /// The size of a made set where neither a user nor the profile says how many rows are used: all of them are as many as
     /// D4RL's have, whatever sizes have been made before.
     pub(super) fn made_rows(&self, dataset: &str) -> Option<usize> {
-        Recipe::parse(dataset).is_ok().then_some(DEFAULT_ROWS)
+        GeneratedName::parse(dataset).is_ok().then_some(DEFAULT_ROWS)
     }
 
     /// Settings of one column over the presets: its own, then the profile's and the user's.

@@ -1,4 +1,4 @@
-//! The audit's checks, each a function from a dataset to one [`Finding`].
+//! The audit's checks, each a function from a dataset to one [`AuditFinding`].
 
 mod ends;
 mod extremes;
@@ -9,9 +9,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use ndarray::{ArrayView1, Axis};
 
 use super::super::{Dataset, naming};
-use super::statistics::quantile;
-use super::{Finding, Severity};
+use super::{AuditFinding, Severity};
 use crate::batch::Mat;
+use crate::stats::quantile;
 
 /// AntMaze's ant covers at most about 0.6 units a step; no body crosses this many.
 const ANTMAZE_STEP: f32 = 2.0;
@@ -21,8 +21,8 @@ const JUMP: f32 = 25.0;
 /// Starts count as resets when they spread this little compared with all states (median over columns).
 const START_SPREAD: f64 = 0.3;
 
-pub(super) fn all(data: &Dataset, horizon: Option<usize>) -> Vec<Finding> {
-    let starts = Starts::of(data, &data.episodes.iter().map(|e| e.start).collect::<Vec<_>>());
+pub(super) fn all(data: &Dataset, horizon: Option<usize>) -> Vec<AuditFinding> {
+    let starts = StartRegion::of(data, &data.episodes.iter().map(|e| e.start).collect::<Vec<_>>());
     vec![
         non_finite(data),
         extremes::extreme_values(data),
@@ -41,15 +41,10 @@ pub(super) fn all(data: &Dataset, horizon: Option<usize>) -> Vec<Finding> {
 }
 
 /// A finding about the given rows: `severity` when there are any, [`Severity::Ok`] when not.
-fn about(
-    check: &'static str,
-    severity: Severity,
-    rows: &[usize],
-    detail: impl FnOnce() -> String,
-) -> Finding {
+fn about(check: &'static str, severity: Severity, rows: &[usize], detail: impl Into<String>) -> AuditFinding {
     let (severity, detail) =
-        if rows.is_empty() { (Severity::Ok, String::new()) } else { (severity, detail()) };
-    Finding { check, severity, count: rows.len(), first_row: rows.first().copied(), detail }
+        if rows.is_empty() { (Severity::Ok, String::new()) } else { (severity, detail.into()) };
+    AuditFinding { check, severity, count: rows.len(), first_row: rows.first().copied(), detail }
 }
 
 /// Rows that end their episode and are followed by another episode.
@@ -58,20 +53,19 @@ fn inner_ends(data: &Dataset) -> impl Iterator<Item = usize> + '_ {
 }
 
 /// What episode starts look like: whether they are resets to a narrow region, and its box.
-struct Starts {
+struct StartRegion {
     low: Vec<f32>,
     high: Vec<f32>,
     narrow: bool,
 }
 
-impl Starts {
+impl StartRegion {
     fn of(data: &Dataset, rows: &[usize]) -> Self {
         let starts = data.rows.obs.select(Axis(0), rows);
-        let mut ratios: Vec<f64> = (starts.columns().into_iter().zip(data.rows.obs.columns()))
+        let ratios: Vec<f64> = (starts.columns().into_iter().zip(data.rows.obs.columns()))
             .map(|(start, all)| spread(start) / spread(all).max(1e-9))
             .filter(|r| r.is_finite())
             .collect();
-        ratios.sort_by(f64::total_cmp);
         let narrow = rows.len() >= 5 && !ratios.is_empty() && quantile(&ratios, 0.5) < START_SPREAD;
         let fold = |f: fn(f32, f32) -> f32, from| {
             starts.map_axis(Axis(0), |c| c.iter().copied().fold(from, f)).to_vec()
@@ -80,7 +74,7 @@ impl Starts {
         Self { low, high, narrow }
     }
 
-    fn contain(&self, obs: ArrayView1<f32>) -> bool {
+    fn contains(&self, obs: ArrayView1<f32>) -> bool {
         obs.iter().zip(&self.low).zip(&self.high).all(|((&o, &low), &high)| {
             let margin = 0.1 * (high - low) + 1e-6;
             o >= low - margin && o <= high + margin
@@ -94,7 +88,7 @@ fn spread(column: ArrayView1<f32>) -> f64 {
     (column.iter().map(|&v| (f64::from(v) - mean).powi(2)).sum::<f64>() / n).sqrt()
 }
 
-fn non_finite(data: &Dataset) -> Finding {
+fn non_finite(data: &Dataset) -> AuditFinding {
     let b = &data.rows;
     let bad = |row: ArrayView1<f32>| row.iter().any(|v| !v.is_finite());
     let rows: Vec<usize> = (0..b.len())
@@ -102,52 +96,49 @@ fn non_finite(data: &Dataset) -> Finding {
             bad(b.obs.row(i)) || bad(b.act.row(i)) || bad(b.next_obs.row(i)) || !b.rew[i].is_finite()
         })
         .collect();
-    about("non-finite values", Severity::Poison, &rows, || "NaN or infinity in these rows; drop them".into())
+    about("non-finite values", Severity::Poison, &rows, "NaN or infinity in these rows; drop them")
 }
 
-/// D4RL's own `qlearning_dataset` takes obs[i+1] for the next state even where row i ended an episode. A reader cannot tell
-/// such a terminal from one that the trajectory walks on after (AntMaze); the states that follow can: resets lie close
-/// together.
-fn reset_leaks(data: &Dataset, starts: &Starts) -> Finding {
+/// D4RL's own `qlearning_dataset` takes obs[i+1] for the next state even where row i ended an episode. A reader cannot
+/// distinguish such a terminal from one after which the trajectory goes on (AntMaze). The states that follow can: resets
+/// lie close together.
+fn reset_leaks(data: &Dataset, starts: &StartRegion) -> AuditFinding {
     let b = &data.rows;
     let followed = |i: &usize| b.next_obs.row(*i) == b.obs.row(i + 1);
     let ends: Vec<usize> = inner_ends(data).filter(followed).collect();
     let terminals: Vec<usize> = inner_terminals_of(data).filter(followed).collect();
     let after: Vec<usize> = terminals.iter().map(|i| i + 1).collect();
-    let all_resets = Starts::of(data, &after).narrow;
+    let all_resets = StartRegion::of(data, &after).narrow;
     let mut rows = if starts.narrow { ends } else { Vec::new() };
     rows.extend(
-        terminals.iter().filter(|&&i| all_resets || (starts.narrow && starts.contain(b.obs.row(i + 1)))),
+        terminals.iter().filter(|&&i| all_resets || (starts.narrow && starts.contains(b.obs.row(i + 1)))),
     );
     rows.sort_unstable();
-    about("reset as next state", Severity::Poison, &rows, || {
-        "the next state of an episode's last row is the first state of the following episode; use the file's \
-         next_observations, or drop these rows"
-            .into()
-    })
+    let detail = "the next state of an episode's last row is the first state of the following episode; use the file's \
+         next_observations, or drop these rows";
+    about("reset as next state", Severity::Poison, &rows, detail)
 }
 
 /// The state jumps into the region where episodes start, inside what is marked as one episode.
-fn unmarked_resets(data: &Dataset, starts: &Starts) -> Finding {
+fn unmarked_resets(data: &Dataset, starts: &StartRegion) -> AuditFinding {
     let b = &data.rows;
     let mut rows = Vec::new();
     if starts.narrow {
         for episode in &data.episodes {
             rows.extend((episode.start..episode.end.saturating_sub(1)).filter(|&i| {
                 // A row that moves into the box smoothly has come from just outside it; a reset comes from anywhere.
-                starts.contain(b.next_obs.row(i))
-                    && !starts.contain(b.obs.row(i))
+                starts.contains(b.next_obs.row(i))
+                    && !starts.contains(b.obs.row(i))
                     && far(b.obs.row(i), starts)
             }));
         }
     }
-    about("unmarked reset", Severity::Poison, &rows, || {
-        "the next state is a start state although no episode end is marked; mark these rows as timeouts and drop them".into()
-    })
+    let detail = "the next state is a start state although no episode end is marked; mark these rows as timeouts and drop them";
+    about("unmarked reset", Severity::Poison, &rows, detail)
 }
 
 /// Farther from the start box than ten times its width in at least half of the columns.
-fn far(obs: ArrayView1<f32>, starts: &Starts) -> bool {
+fn far(obs: ArrayView1<f32>, starts: &StartRegion) -> bool {
     let outside = (obs.iter().zip(&starts.low).zip(&starts.high)).filter(|((o, low), high)| {
         let width = 10.0 * (*high - *low) + 1e-6;
         **o < **low - width || **o > **high + width
@@ -155,11 +146,10 @@ fn far(obs: ArrayView1<f32>, starts: &Starts) -> bool {
     2 * outside.count() >= obs.len()
 }
 
-fn teleports(data: &Dataset) -> Finding {
+fn teleports(data: &Dataset) -> AuditFinding {
     let rows = teleport_rows(data);
-    about("teleports", Severity::Poison, &rows, || {
-        "the state moves farther in one step than the rest of the data ever does; drop these rows".into()
-    })
+    let detail = "the state moves farther in one step than the rest of the data ever does; drop these rows";
+    about("teleports", Severity::Poison, &rows, detail)
 }
 
 /// Rows whose state moves farther in one step than a body can, or than the rest of the data does.
@@ -178,7 +168,7 @@ pub fn teleport_rows(data: &Dataset) -> Vec<usize> {
 }
 
 /// Per column, the largest believable step: a multiple of the 99th percentile of its steps, never below a thousandth of
-/// the column's range. A column that rests in half of the rows (a contact sensor, say) tells nothing: any step is large.
+/// the column's range. A column that rests in half of the rows, such as a contact sensor, has no limit: any step is large.
 fn jump_limits(obs: &Mat, next_obs: &Mat) -> Vec<f32> {
     (0..obs.ncols())
         .map(|j| {
@@ -200,26 +190,22 @@ fn jump_limits(obs: &Mat, next_obs: &Mat) -> Vec<f32> {
 }
 
 /// Episodes that stop without a mark: the reader found that the next row starts somewhere else.
-fn unmarked_ends(data: &Dataset) -> Finding {
+fn unmarked_ends(data: &Dataset) -> AuditFinding {
     let rows: Vec<usize> = inner_ends(data).filter(|&i| !data.rows.done[i] && !data.timeout[i]).collect();
-    about("unmarked episode ends", Severity::Note, &rows, || {
-        "the next state of these rows is not the state of the row after them, and neither a terminal nor a timeout is marked; \
-         they are read as timeouts"
-            .into()
-    })
+    let detail = "the next state of these rows is not the state of the row after them, and neither a terminal nor a timeout is marked; \
+         they are read as timeouts";
+    about("unmarked episode ends", Severity::Note, &rows, detail)
 }
 
 /// The reader splits episodes where the next state is not the following state. What is still longer than the time limit
 /// goes on through a reset as if it were a step.
-fn too_long(data: &Dataset, horizon: Option<usize>) -> Finding {
+fn too_long(data: &Dataset, horizon: Option<usize>) -> AuditFinding {
     let limit = horizon.unwrap_or(usize::MAX);
     let rows: Vec<usize> = data.episodes.iter().filter(|e| e.len() > limit).map(|e| e.start).collect();
-    about("episodes beyond the time limit", Severity::Poison, &rows, || {
-        format!(
-            "longer than the task's {limit} steps, so a reset in between passes for a step; mark the timeouts, or give next \
-             states"
-        )
-    })
+    let detail = format!(
+        "longer than the task's {limit} steps, so a reset in between passes for a step; mark the timeouts, or give next states"
+    );
+    about("episodes beyond the time limit", Severity::Poison, &rows, detail)
 }
 
 /// Terminals after which the episode, as read, goes on.
@@ -229,14 +215,13 @@ fn inner_terminals_of(data: &Dataset) -> impl Iterator<Item = usize> + '_ {
 }
 
 /// AntMaze marks every step near the goal as terminal while the trajectory goes on.
-fn inner_terminals(data: &Dataset) -> Finding {
+fn inner_terminals(data: &Dataset) -> AuditFinding {
     let rows: Vec<usize> = inner_terminals_of(data).collect();
-    about("terminals inside an episode", Severity::Note, &rows, || {
-        "the trajectory goes on after these terminals; the return still stops there".into()
-    })
+    let detail = "the trajectory goes on after these terminals; the return still stops there";
+    about("terminals inside an episode", Severity::Note, &rows, detail)
 }
 
-fn duplicates(data: &Dataset) -> Finding {
+fn duplicates(data: &Dataset) -> AuditFinding {
     let b = &data.rows;
     let key = |i: usize| {
         let mut hash = DefaultHasher::new();
@@ -255,53 +240,53 @@ fn duplicates(data: &Dataset) -> Finding {
             earlier != i && same(earlier, i)
         })
         .collect();
-    about("duplicate rows", Severity::Note, &rows, || {
-        "the same state, action and next state as an earlier row; they weigh double in training, and a neighbour search \
-         finds them at distance 0"
-            .into()
-    })
+    let detail = "the same state, action and next state as an earlier row; they weigh double in training, and a neighbour search \
+         finds them at distance 0";
+    about("duplicate rows", Severity::Note, &rows, detail)
 }
 
-fn actions_out_of_range(data: &Dataset) -> Finding {
+fn actions_out_of_range(data: &Dataset) -> AuditFinding {
     let act = &data.rows.act;
     let rows: Vec<usize> =
         (0..act.nrows()).filter(|&i| act.row(i).iter().any(|a| a.abs() > 1.0 + 1e-6)).collect();
-    about("actions out of range", Severity::Note, &rows, || {
-        let largest = rows.iter().flat_map(|&i| act.row(i).to_vec()).fold(0.0f32, |m, a| m.max(a.abs()));
-        format!(
-            "entries beyond [-1, 1], up to {largest}; rescale them, a squashed policy cannot repeat these actions"
-        )
-    })
+    let largest = rows.iter().flat_map(|&i| act.row(i)).fold(0.0f32, |m, a| m.max(a.abs()));
+    let detail = format!(
+        "entries beyond [-1, 1], up to {largest}; rescale them, a squashed policy cannot repeat these actions"
+    );
+    about("actions out of range", Severity::Note, &rows, detail)
 }
 
-fn constant_columns(data: &Dataset) -> Finding {
-    let mut columns = Vec::new();
-    for (name, matrix) in [("obs", &data.rows.obs), ("act", &data.rows.act)] {
-        for (j, column) in matrix.columns().into_iter().enumerate() {
-            if column.len() > 1 && column.iter().all(|v| *v == column[0]) {
-                columns.push((format!("{name}[{j}]"), j));
-            }
-        }
-    }
-    let places: Vec<usize> = columns.iter().map(|(_, j)| *j).collect();
-    let found = about("constant columns", Severity::Note, &places, || {
-        let names: Vec<&str> = columns.iter().take(6).map(|(name, _)| name.as_str()).collect();
-        let more = if columns.len() > 6 { ", …" } else { "" };
-        format!("{}{more} never change; standardisation leaves them as they are", names.join(", "))
-    });
-    Finding { first_row: None, ..found }
+fn constant_columns(data: &Dataset) -> AuditFinding {
+    let columns = columns_of("obs", &data.rows.obs).chain(columns_of("act", &data.rows.act));
+    let names: Vec<String> = columns.filter(|(_, c)| is_constant(*c)).map(|(name, _)| name).collect();
+    let places: Vec<usize> = (0..names.len()).collect();
+    let detail = format!("{} never change; standardisation leaves them as they are", first_few(&names, 6));
+    AuditFinding { first_row: None, ..about("constant columns", Severity::Note, &places, detail) }
 }
 
-fn constant_reward(data: &Dataset) -> Finding {
+fn constant_reward(data: &Dataset) -> AuditFinding {
     let rew = &data.rows.rew;
-    let constant = rew.len() > 1 && rew.iter().all(|r| *r == rew[0]);
-    let rows: Vec<usize> = if constant { (0..rew.len()).collect() } else { Vec::new() };
-    about("constant reward", Severity::Note, &rows, || {
-        format!(
-            "every reward is {}: there is nothing to learn from; was a sparse reward dropped with the terminal rows?",
-            rew[0]
-        )
-    })
+    let rows: Vec<usize> = if is_constant(rew.view()) { (0..rew.len()).collect() } else { Vec::new() };
+    let detail = format!(
+        "every reward is {}: there is nothing to learn from; was a sparse reward dropped with the terminal rows?",
+        rew.first().unwrap_or(&0.0)
+    );
+    about("constant reward", Severity::Note, &rows, detail)
+}
+
+/// The columns of a matrix with names such as `obs[3]`.
+fn columns_of<'a>(name: &str, matrix: &'a Mat) -> impl Iterator<Item = (String, ArrayView1<'a, f32>)> {
+    matrix.columns().into_iter().enumerate().map(move |(j, column)| (format!("{name}[{j}]"), column))
+}
+
+fn is_constant(column: ArrayView1<f32>) -> bool {
+    column.len() > 1 && column.iter().all(|v| *v == column[0])
+}
+
+/// The first few names of a list, and an ellipsis for the others.
+fn first_few(names: &[String], few: usize) -> String {
+    let more = if names.len() > few { ", …" } else { "" };
+    format!("{}{more}", names[..names.len().min(few)].join(", "))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Auditing a dataset before anything is learnt from it.
 //!
-//! A dynamics model and a neighbour index believe every row they are given. The checks here look for the rows that public
-//! datasets are known to get wrong: next states that are really the reset of the following episode, jumps that no body
-//! could make, episode ends that nobody marked, values that are not numbers.
+//! A dynamics model and a neighbour index believe every row they are given. The checks look for rows that public datasets
+//! are known to get wrong: next states that are really the reset of the following episode, jumps that no body could make,
+//! unmarked episode ends, values that are not numbers.
 
 mod checks;
 mod statistics;
@@ -30,7 +30,7 @@ pub enum Severity {
 
 /// What one check found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Finding {
+pub struct AuditFinding {
     /// Name of the check.
     pub check: &'static str,
     /// How much it matters.
@@ -43,7 +43,7 @@ pub struct Finding {
     pub detail: String,
 }
 
-/// Everything an audit tells about a dataset.
+/// Everything an audit reports about a dataset.
 #[derive(Clone, Debug, Serialize)]
 pub struct Audit {
     /// The dataset's name.
@@ -69,7 +69,7 @@ pub struct Audit {
     /// Normalised score of the behaviour policy (of its mean return), where D4RL has reference returns.
     pub behaviour_score: Option<f64>,
     /// Every check with its outcome.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<AuditFinding>,
 }
 
 impl Audit {
@@ -97,10 +97,7 @@ pub fn audit(data: &Dataset, horizon: Option<usize>) -> Audit {
         terminals: data.rows.done.iter().filter(|d| **d).count(),
         timeouts: data.timeout.iter().filter(|t| **t).count(),
         reward: Statistics::of(&rewards).unwrap_or_default(),
-        behaviour_score: episode_return
-            .as_ref()
-            .zip(reference(&data.name))
-            .map(|(r, known)| known.normalise(r.mean)),
+        behaviour_score: episode_return.zip(reference(&data.name)).map(|(r, known)| known.normalise(r.mean)),
         episode_return,
         episode_length: Statistics::of(&lengths),
         findings: checks::all(data, horizon),

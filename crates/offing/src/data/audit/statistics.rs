@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::stats::quantile;
+
 /// Mean, spread and quantiles of finite values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Statistics {
@@ -36,14 +38,6 @@ impl Statistics {
         let at = |share: f64| quantile(&sorted, share);
         Some(Self { count: n, mean, std, min, p25: at(0.25), median: at(0.5), p75: at(0.75), max })
     }
-}
-
-/// The quantile of sorted values by linear interpolation (NumPy's default).
-pub(super) fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let place = share * (sorted.len() - 1) as f64;
-    let (low, rest) = (place.floor() as usize, place.fract());
-    let high = (low + 1).min(sorted.len() - 1);
-    sorted[low] + rest * (sorted[high] - sorted[low])
 }
 
 #[cfg(test)]

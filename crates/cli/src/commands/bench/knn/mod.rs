@@ -1,6 +1,5 @@
 //! `offing bench knn`: exact neighbour search on imagined transitions.
 
-mod npy;
 mod queries;
 
 use crate::exit::ExitCode;
@@ -9,9 +8,9 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use ndarray::Axis;
 use offing::Mat;
-use offing::data::ReadOptions;
-use offing::data::catalogue::Recipe;
+use offing::data::catalogue::GeneratedName;
 use offing::data::policy_set::{PolicySet, SnapshotChoice};
+use offing::data::{ReadOptions, write_npy};
 use offing::env::EnvPool;
 use offing_knn::{Metric, NeighborIndex, Tree, TreeConfig};
 use offing_mujoco::{Physics, make};
@@ -66,9 +65,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let (set, rows, queries) = prepare(context, args)?;
     if let Some(dir) = &args.export {
         std::fs::create_dir_all(dir)?;
-        npy::write(&dir.join("rows.npy"), &rows)?;
+        write_npy(&rows, &dir.join("rows.npy"))?;
         for (distance, queries) in Distance::ALL.iter().zip(&queries) {
-            npy::write(&dir.join(format!("queries_{}.npy", distance.name())), queries)?;
+            write_npy(queries, &dir.join(format!("queries_{}.npy", distance.name())))?;
         }
         out!("{}", dir.display());
         return Ok(ExitCode::SUCCESS);
@@ -124,8 +123,8 @@ fn more(tree: &Tree, mild: &Mat, label: &str, recorder: &mut Recorder) -> Result
 fn prepare(context: &Context, args: &Args) -> Result<(String, Mat, [Mat; 3])> {
     let (data, _) = load(context, &args.dataset, ReadOptions::default())?;
     let set = data.meta.get("set").unwrap_or(&args.dataset);
-    let recipe = Recipe::parse(set)?;
-    let best = Recipe { flavour: "expert".into(), ..recipe.clone() };
+    let recipe = GeneratedName::parse(set)?;
+    let best = GeneratedName { flavour: "expert".into(), ..recipe.clone() };
     let agent =
         PolicySet::open(&args.policies)?.policies_for(&best, SnapshotChoice::default())?.remove(0).policy;
     let engine = context.engine()?;

@@ -10,7 +10,7 @@ use offing::algo::recipe::{self, RecipeConfig};
 use offing::algo::{Evaluator, Event, ModelConfig, RolloutConfig, Session, TrainConfig};
 use offing::batch::{Batch, Mat};
 use offing::data::Dataset;
-use offing::data::make::{Block, Follow, make};
+use offing::data::generate::{BehaviourBlock, generate};
 use offing::dynamics::{DynamicsModel, Ensemble, EnsembleConfig, Members, ModelStep, TerminationConfig};
 use offing::env::point_mass::PointMass;
 use offing::env::{Env, EnvPool};
@@ -147,8 +147,8 @@ fn config(idea: &Idea) -> RecipeConfig {
 /// One cell; `None` when it was stopped on the way.
 pub(super) fn run(context: &Context, work: &Work<'_>, idea: &Idea, cell: &Cell) -> Result<Option<Found>> {
     let envs = EnvPool::new(&new_env);
-    let blocks = [Block { rows: idea.rows, behaviour: &Follow(&Circling) }];
-    let data = make("point-mass", &envs, &blocks, cell.seed, &mut |_| ())?;
+    let blocks = [BehaviourBlock { rows: idea.rows, behaviour: &Circling }];
+    let data = generate("point-mass", &envs, &blocks, cell.seed, &mut |_| ())?;
     let (cfg, pool) = (config(idea), ThreadPool::new(rayon::current_num_threads()));
     let mut run = RunDir::open_or_create(&work.dir.join("idea").join(&cell.id), &toml::to_string(&cfg)?)?;
     let timer = PhaseTimer::resume(run.path());

@@ -1,53 +1,45 @@
-//! Whether a file tells where episodes end, and which steps look like resets where it does not.
+//! Whether a file marks where episodes end, and which steps look like resets where it does not.
 
 use super::super::super::{Dataset, Ends};
-use super::super::statistics::quantile;
-use super::{Finding, Severity, about};
+use super::{AuditFinding, Severity, about};
+use crate::stats::quantile;
 
 const CHECK: &str = "unknown episode ends";
 /// Steps up to this share are ordinary, as long as episodes have more than twenty steps.
 const USUAL: f64 = 0.95;
 /// A step beyond this many times the ordinary ones may be a reset. A hard contact may be one as well: this is a note.
 const FACTOR: f64 = 3.0;
-/// Fewer rows do not tell what is ordinary.
+/// With fewer rows no step counts as unusual.
 const FEWEST: usize = 200;
 
-/// Without next states and marks a reset is found by the reader only where it looks like no other step. If there are many, they
-/// are ordinary by that measure; so the file cannot be called clean, and what looks like a reset is counted by another measure.
-pub(super) fn unknown_ends(data: &Dataset) -> Finding {
+/// Without next states and marks, the reader finds a reset only where it looks like no other step. Many resets are
+/// ordinary by that measure. So the audit never calls such a file clean, and counts likely resets by another measure.
+pub(super) fn unknown_ends(data: &Dataset) -> AuditFinding {
     let advice = "add a timeout or episode column, or next_obs";
-    match data.reading.ends {
-        Ends::Told => about(CHECK, Severity::Note, &[], String::new),
-        Ends::TerminalsOnly => about(CHECK, Severity::Note, &long_steps(data), || {
-            format!(
-                "the file has neither next states nor time limits, and these steps are far longer than the others: resets \
-                 that nobody marked, perhaps; {advice}"
-            )
-        }),
-        Ends::Unknown => {
-            let rows = long_steps(data);
-            let found = match rows.len() {
-                0 => String::new(),
-                1 => " (one step is far longer than the others)".into(),
-                count => format!(" ({count} steps are far longer than the others)"),
-            };
-            let detail = format!(
-                "ends of episodes unknown: the file has no next states and marks no end, so a reset passes for a \
-                 step{found}; {advice}"
-            );
-            Finding {
-                check: CHECK,
-                severity: Severity::Note,
-                count: rows.len(),
-                first_row: rows.first().copied(),
-                detail,
-            }
-        }
+    let rows = match data.reading.ends {
+        Ends::Marked => Vec::new(),
+        Ends::TerminalsOnly | Ends::Unknown => long_steps(data),
+    };
+    if data.reading.ends != Ends::Unknown {
+        let detail = format!(
+            "the file has neither next states nor time limits, and these steps are far longer than the others: perhaps \
+             unmarked resets; {advice}"
+        );
+        return about(CHECK, Severity::Note, &rows, detail);
     }
+    let found = match rows.len() {
+        0 => String::new(),
+        1 => " (one step is far longer than the others)".into(),
+        count => format!(" ({count} steps are far longer than the others)"),
+    };
+    let detail = format!(
+        "ends of episodes unknown: the file has no next states and marks no end, so a reset passes for a step{found}; {advice}"
+    );
+    AuditFinding { severity: Severity::Note, detail, ..about(CHECK, Severity::Note, &rows, "") }
 }
 
-/// Rows whose step is far longer than most. Each entry counts in units of its own ordinary steps; one that mostly rests tells
-/// nothing.
+/// Rows whose step is far longer than most. Each entry counts in units of its own ordinary steps; entries that mostly rest
+/// do not count.
 fn long_steps(data: &Dataset) -> Vec<usize> {
     let (obs, next_obs) = (&data.rows.obs, &data.rows.next_obs);
     if data.rows.len() < FEWEST {
@@ -71,12 +63,8 @@ fn long_steps(data: &Dataset) -> Vec<usize> {
     (0..lengths.len()).filter(|&i| lengths[i].is_finite() && lengths[i] > limit).collect()
 }
 
-/// What ordinary values do not exceed; values that are no numbers are left out.
+/// What ordinary values do not exceed; values that are not finite do not count.
 fn usual(values: &[f64]) -> f64 {
-    let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
-    if sorted.is_empty() {
-        return 0.0;
-    }
-    sorted.sort_by(f64::total_cmp);
-    quantile(&sorted, USUAL)
+    let finite: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+    if finite.is_empty() { 0.0 } else { quantile(&finite, USUAL) }
 }

@@ -3,7 +3,7 @@
 use ndarray::ArrayView1;
 
 use super::super::super::Dataset;
-use super::{Finding, Severity, about};
+use super::{AuditFinding, Severity, about, columns_of, first_few};
 
 /// Below this nothing is extreme.
 const FLOOR: f32 = 1e6;
@@ -15,34 +15,25 @@ const HUGE: f32 = 1e12;
 const FEW: usize = 3;
 
 /// Finite entries of an extreme magnitude, each column with its largest.
-pub(super) fn extreme_values(data: &Dataset) -> Finding {
+pub(super) fn extreme_values(data: &Dataset) -> AuditFinding {
     let b = &data.rows;
     let mut rows: Vec<usize> = Vec::new();
     let mut worst: Vec<String> = Vec::new();
-    let mut look = |name: String, column: ArrayView1<f32>| {
+    let columns = columns_of("obs", &b.obs).chain(columns_of("act", &b.act));
+    let columns = columns.chain(columns_of("next_obs", &b.next_obs)).chain([("reward".into(), b.rew.view())]);
+    for (name, column) in columns {
         let found = extremes(column);
         let largest = found.iter().copied().max_by(|&i, &j| column[i].abs().total_cmp(&column[j].abs()));
-        if let Some(row) = largest {
-            worst.push(format!("{name} is {:.1e} in row {row}", column[row]));
-        }
+        worst.extend(largest.map(|row| format!("{name} is {:.1e} in row {row}", column[row])));
         rows.extend(found);
-    };
-    for (name, matrix) in [("obs", &b.obs), ("act", &b.act), ("next_obs", &b.next_obs)] {
-        for (j, column) in matrix.columns().into_iter().enumerate() {
-            look(format!("{name}[{j}]"), column);
-        }
     }
-    look("reward".into(), b.rew.view());
     rows.sort_unstable();
     rows.dedup();
-    about("extreme values", Severity::Note, &rows, || {
-        let more = if worst.len() > FEW { ", …" } else { "" };
-        worst.truncate(FEW);
-        format!(
-            "{}{more}: losses overflow or follow these rows alone; mend the unit, rescale or drop them",
-            worst.join(", ")
-        )
-    })
+    let detail = format!(
+        "{}: losses overflow or follow these rows alone; fix the unit, rescale or drop them",
+        first_few(&worst, FEW)
+    );
+    about("extreme values", Severity::Note, &rows, detail)
 }
 
 /// The entries of a column beyond any that a learner copes with.

@@ -3,14 +3,14 @@
 use super::super::super::Ends;
 use super::super::audit;
 use super::*;
-use crate::data::make::{Block, Follow, make};
+use crate::data::generate::{BehaviourBlock, generate};
 use crate::env::{Env, EnvPool, point_mass::PointMass};
 use crate::policy::UniformPolicy;
 
 fn clean() -> Dataset {
     let make_env = || Ok(Box::new(PointMass::new()) as Box<dyn Env>);
-    let blocks = [Block { rows: 3000, behaviour: &Follow(&UniformPolicy) }];
-    make("point-mass-random", &EnvPool::new(&make_env), &blocks, 0, &mut |_| ()).unwrap()
+    let blocks = [BehaviourBlock { rows: 3000, behaviour: &UniformPolicy }];
+    generate("point-mass-random", &EnvPool::new(make_env), &blocks, 0, &mut |_| ()).unwrap()
 }
 
 /// Audits clean data after `spoil` and wants exactly these findings (check, severity, rows).

@@ -5,34 +5,48 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 
-use super::dataset::{Dataset, Format};
-use super::hdf5::{escaped, one_line};
-use super::options::ReadOptions;
-use super::table::{Cells, Labels, Layout, Out, Precision, columns_of};
+use super::super::dataset::Dataset;
+use super::super::messages::{escaped, one_line};
+use super::super::options::ReadOptions;
+use super::table::{Cells, LoadedTable, OutColumn, TableLayout, columns_of};
+use super::{Candidate, Format, has_extension};
 use crate::error::{Error, Result};
 use crate::home::write_atomic;
 
-/// Reads the table at `path`.
-pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
+impl Format {
+    /// A text table of one transition a row.
+    pub const CSV: Self = Self {
+        name: "csv",
+        title: "CSV",
+        extensions: &["csv", "tsv"],
+        is_table: true,
+        recognises,
+        read,
+        write,
+        row_place,
+    };
+}
+
+/// Text has no signature: the ending decides, unless a server sent a page of its own instead of the file.
+fn recognises(candidate: &Candidate) -> bool {
+    let is_named = has_extension(candidate.path, Format::CSV.extensions);
+    is_named && !candidate.head.is_empty() && !candidate.is_html()
+}
+
+fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     let mut reader = open(path)?;
-    let names: Vec<String> = reader
+    let all: Vec<String> = reader
         .byte_headers()
         .map_err(|e| unreadable(path, &e))?
         .iter()
         .map(|name| String::from_utf8_lossy(name).trim_start_matches('\u{feff}').to_string())
         .collect();
-    let layout = Layout::resolve(path, &names, options.columns.as_ref())?;
+    let layout = TableLayout::resolve(path, &all, options)?;
     let mut targets: Vec<(usize, String, Cells)> = layout
         .wanted()
         .into_iter()
         .filter_map(|(name, precision)| {
-            let at = names.iter().position(|n| *n == name)?;
-            let cells = match precision {
-                Precision::Single => Cells::F32(Vec::new()),
-                Precision::Double => Cells::F64(Vec::new()),
-                Precision::Label => Cells::Labels(Labels::default()),
-            };
-            Some((at, name, cells))
+            Some((all.iter().position(|n| *n == name)?, name, Cells::new(precision)))
         })
         .collect();
     let mut record = csv::ByteRecord::new();
@@ -47,10 +61,10 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
                 Cells::List { .. } => None,
             };
             if stored.is_none() {
-                let at = place(path, Format::Csv, row);
+                let at = row_place(path, row);
                 let found = match cell {
                     b"" => format!("an empty cell in {at}"),
-                    _ => format!("`{}` in {at}", one_line(&String::from_utf8_lossy(cell))),
+                    _ => format!("`{}` in {at}", one_line(String::from_utf8_lossy(cell))),
                 };
                 let wanted = if matches!(cells, Cells::Labels(_)) { "a number or text" } else { "a number" };
                 return Err(Error::key(path, escaped(name), wanted, found, "repair or remove that line"));
@@ -59,13 +73,13 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
         row += 1;
     }
     let cells = targets.into_iter().map(|(_, name, cells)| (name, cells)).collect();
-    layout.build(path, Format::Csv, &names, cells, BTreeMap::new(), options)
+    let meta = BTreeMap::new();
+    LoadedTable { path, format: Format::CSV, layout, all, cells, meta }.into_dataset(options)
 }
 
 /// Opens a table: tabs separate in a `.tsv` file, else commas, or semicolons when the first line has only these.
 fn open(path: &Path) -> Result<csv::Reader<File>> {
-    let tabs = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("tsv"));
-    let delimiter = if tabs { b'\t' } else { comma_or_semicolon(path)? };
+    let delimiter = if is_tabbed(path) { b'\t' } else { comma_or_semicolon(path)? };
     csv::ReaderBuilder::new()
         .delimiter(delimiter)
         .trim(csv::Trim::All)
@@ -73,10 +87,13 @@ fn open(path: &Path) -> Result<csv::Reader<File>> {
         .map_err(|e| unreadable(path, &e))
 }
 
-/// Where a row is for whoever opens the file: the line of a text table, else the number of the row.
-pub(super) fn place(path: &Path, format: Format, row: usize) -> String {
-    let line = if format == Format::Csv { line_of(path, row) } else { None };
-    line.map_or_else(|| format!("row {row}"), |line| format!("line {line}"))
+fn is_tabbed(path: &Path) -> bool {
+    has_extension(path, &["tsv"])
+}
+
+/// The line of a row, as an editor counts it.
+fn row_place(path: &Path, row: usize) -> String {
+    line_of(path, row).map_or_else(|| format!("row {row}"), |line| format!("line {line}"))
 }
 
 /// The line on which a row begins, counted from 1. The file is read once more, which only a message costs: blank lines and
@@ -110,21 +127,22 @@ fn comma_or_semicolon(path: &Path) -> Result<u8> {
 
 /// Writes `data` as a text table; numbers in the shortest form that reads back as the same bits. It cannot hold
 /// [`Dataset::meta`].
-pub fn write_csv(data: &Dataset, path: &Path) -> Result<()> {
+fn write(data: &Dataset, path: &Path) -> Result<()> {
     let columns = columns_of(data);
+    let separator = if is_tabbed(path) { "\t" } else { "," };
     write_atomic(path, |out| {
         let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
-        writeln!(out, "{}", names.join(","))?;
+        writeln!(out, "{}", names.join(separator))?;
         for i in 0..data.rows.len() {
             for (j, (_, column)) in columns.iter().enumerate() {
                 if j > 0 {
-                    out.write_all(b",")?;
+                    out.write_all(separator.as_bytes())?;
                 }
                 match column {
-                    Out::F32(values) => write!(out, "{}", values[i])?,
-                    Out::F64(values) => write!(out, "{}", values[i])?,
-                    Out::Bool(values) => write!(out, "{}", u8::from(values[i]))?,
-                    Out::I64(values) => write!(out, "{}", values[i])?,
+                    OutColumn::F32(values) => write!(out, "{}", values[i])?,
+                    OutColumn::F64(values) => write!(out, "{}", values[i])?,
+                    OutColumn::Bool(values) => write!(out, "{}", u8::from(values[i]))?,
+                    OutColumn::I64(values) => write!(out, "{}", values[i])?,
                 }
             }
             out.write_all(b"\n")?;
@@ -144,7 +162,7 @@ fn number<T: std::str::FromStr + From<u8>>(cell: &[u8], nan: T, options: &ReadOp
 }
 
 fn unreadable(path: &Path, error: &csv::Error) -> Error {
-    let why = one_line(&error.to_string());
+    let why = one_line(error);
     Error::file(
         path,
         format!(

@@ -18,12 +18,27 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{ColumnDescriptor, Type};
 
-use super::dataset::{Dataset, Format};
-use super::hdf5::{escaped, float16, one_line};
-use super::options::ReadOptions;
-use super::table::{Cells, Labels, Layout, Out, Precision, columns_of};
+use super::super::dataset::Dataset;
+use super::super::messages::{cannot_write, damaged, damaged_key, escaped, float16};
+use super::super::options::ReadOptions;
+use super::table::{Cells, Labels, LoadedTable, OutColumn, Precision, TableLayout, columns_of};
+use super::{Format, row_number};
 use crate::error::{Error, Result};
 use crate::home::replace_atomic;
+
+impl Format {
+    /// A Parquet table of one transition a row.
+    pub const PARQUET: Self = Self {
+        name: "parquet",
+        title: "Parquet",
+        extensions: &["parquet"],
+        is_table: true,
+        recognises: |candidate| candidate.starts_with(b"PAR1"),
+        read,
+        write,
+        row_place: row_number,
+    };
+}
 
 /// Rows of a row group when writing.
 const GROUP_ROWS: usize = 1 << 17;
@@ -31,42 +46,25 @@ const GROUP_ROWS: usize = 1 << 17;
 /// Rows asked for at a time, so that what is allocated follows what was really in the file.
 const BATCH_ROWS: usize = 1 << 14;
 
-/// Reads the table at `path`.
-pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
+fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
     let bytes = file.metadata().map_err(|e| Error::io(path, "read", e))?.len();
-    let reader = SerializedFileReader::new(file).map_err(|e| damaged(path, &e))?;
+    let reader = SerializedFileReader::new(file).map_err(|e| damaged(path, "Parquet file", e))?;
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
-    let names: Vec<String> = schema.columns().iter().map(|c| c.path().parts()[0].clone()).collect();
+    let leaves: Vec<&str> = schema.columns().iter().map(|c| c.path().parts()[0].as_str()).collect();
     // A structure has several leaves of one name, but is one field.
-    let fields: Vec<String> =
-        schema.root_schema().get_fields().iter().map(|f| f.name().to_string()).collect();
-    let layout = Layout::resolve(path, &fields, options.columns.as_ref())?;
+    let all: Vec<String> = schema.root_schema().get_fields().iter().map(|f| f.name().to_string()).collect();
+    let layout = TableLayout::resolve(path, &all, options)?;
     let mut cells = BTreeMap::new();
     for (name, precision) in layout.wanted() {
-        let index = names.iter().position(|n| *n == name);
-        let index = index.ok_or_else(|| {
-            Error::key(
-                path,
-                escaped(&name),
-                "numbers",
-                "an empty structure",
-                "give a column of plain numbers",
-            )
-        })?;
-        if names.iter().filter(|n| **n == name).count() > 1 {
+        let same_name: Vec<usize> = (0..leaves.len()).filter(|&i| leaves[i] == name).collect();
+        let &[index] = same_name.as_slice() else {
+            let found = if same_name.is_empty() { "an empty structure" } else { "a nested structure" };
             let hint = "give a column of plain numbers or a list of numbers";
-            return Err(Error::key(path, escaped(&name), "numbers", "a nested structure", hint));
-        }
-        let column = Source {
-            path,
-            name: &name,
-            reader: &reader,
-            index,
-            descriptor: schema.column(index),
-            options,
-            bytes,
+            return Err(Error::key(path, escaped(&name), "numbers", found, hint));
         };
+        let descriptor = schema.column(index);
+        let column = ParquetColumn { path, name: &name, reader: &reader, index, descriptor, options, bytes };
         let loaded = column.load(precision)?;
         cells.insert(name, loaded);
     }
@@ -74,14 +72,14 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     let meta = meta
         .filter_map(|pair| Some((pair.key.strip_prefix(META_PREFIX)?.to_string(), pair.value.clone()?)))
         .collect();
-    layout.build(path, Format::Parquet, &fields, cells, meta, options)
+    LoadedTable { path, format: Format::PARQUET, layout, all, cells, meta }.into_dataset(options)
 }
 
 /// Before the keys of [`Dataset::meta`] in a file's key-value metadata, apart from what other programs keep there.
 const META_PREFIX: &str = "offing.";
 
 /// One column of the file.
-struct Source<'a> {
+struct ParquetColumn<'a> {
     path: &'a Path,
     name: &'a str,
     reader: &'a SerializedFileReader<File>,
@@ -92,115 +90,61 @@ struct Source<'a> {
     bytes: u64,
 }
 
-impl Source<'_> {
+impl ParquetColumn<'_> {
     fn load(&self, precision: Precision) -> Result<Cells> {
         self.check_places()?;
-        if precision == Precision::Label {
-            return self.load_labels();
-        }
-        let mut values: Vec<f64> = Vec::new();
-        let mut singles: Vec<f32> = Vec::new();
-        let mut rows = Rows::default();
-        let list = match self.descriptor.max_rep_level() {
-            0 => false,
-            1 => true,
+        let is_label = precision == Precision::Label;
+        let is_list = match (self.descriptor.max_rep_level(), is_label) {
+            (0, _) => false,
+            (_, true) => return Err(self.wrong("one number or text a row", "lists")),
+            (1, _) => true,
             _ => return Err(self.wrong("numbers or lists of numbers", "lists of lists")),
         };
+        // Lists hold observations and actions: single precision is enough.
+        let mut cells = Cells::new(if is_list { Precision::Single } else { precision });
+        let mut rows = ListRows::default();
+        // Only floats have a value for "missing", and labels have none.
+        let null = self.options.allow_non_finite && !is_label;
         for group in 0..self.reader.num_row_groups() {
             let group = self.reader.get_row_group(group).map_err(|e| self.unreadable(&e))?;
             let column = group.get_column_reader(self.index).map_err(|e| self.unreadable(&e))?;
             let physical = self.descriptor.physical_type();
-            match column {
-                ColumnReader::FloatColumnReader(mut c) if precision == Precision::Single => {
-                    self.drain(&mut c, &mut rows, f32::NAN, |v| singles.push(v))?;
-                }
+            let rows = &mut rows;
+            let drained = match column {
                 ColumnReader::FloatColumnReader(mut c) => {
-                    self.drain(&mut c, &mut rows, f32::NAN, |v| values.push(f64::from(v)))?;
-                }
-                ColumnReader::DoubleColumnReader(mut c) if precision == Precision::Single => {
-                    self.drain(&mut c, &mut rows, f64::NAN, |v| singles.push(v as f32))?;
+                    self.drain(&mut c, rows, null.then_some(f32::NAN), |v| cells.push_float(v.into()))
                 }
                 ColumnReader::DoubleColumnReader(mut c) => {
-                    self.drain(&mut c, &mut rows, f64::NAN, |v| values.push(v))?;
+                    self.drain(&mut c, rows, null.then_some(f64::NAN), |v| cells.push_float(v))
                 }
                 ColumnReader::Int32ColumnReader(mut c) => {
-                    self.drain_whole(&mut c, &mut rows, |v| values.push(f64::from(v)))?;
+                    self.drain(&mut c, rows, None, |v| cells.push_integer(v.into()))
                 }
                 ColumnReader::Int64ColumnReader(mut c) => {
-                    self.drain_whole(&mut c, &mut rows, |v| values.push(v as f64))?;
+                    self.drain(&mut c, rows, None, |v| cells.push_integer(v))
                 }
                 ColumnReader::BoolColumnReader(mut c) => {
-                    self.drain_whole(&mut c, &mut rows, |v| values.push(f64::from(u8::from(v))))?;
+                    self.drain(&mut c, rows, None, |v| cells.push_integer(v.into()))
+                }
+                ColumnReader::ByteArrayColumnReader(mut c) if is_label => {
+                    self.drain(&mut c, rows, None, |v| cells.push_text(v.data()))
+                }
+                ColumnReader::FixedLenByteArrayColumnReader(mut c) if is_label => {
+                    self.drain(&mut c, rows, None, |v| cells.push_text(v.data()))
                 }
                 _ if self.descriptor.logical_type_ref() == Some(&LogicalType::Float16) => {
-                    return Err(float16(self.path, self.name));
+                    Err(float16(self.path, self.name))
                 }
-                _ => return Err(self.wrong("numbers or booleans", &format!("values of type {physical}"))),
-            }
-        }
-        if precision == Precision::Single {
-            singles.extend(values.drain(..).map(|v| v as f32));
-        }
-        if list {
-            let width = rows.width.unwrap_or(0);
-            if precision == Precision::Double {
-                singles.extend(values.into_iter().map(|v| v as f32));
-            }
-            return Ok(Cells::List { width, values: singles });
-        }
-        Ok(match precision {
-            Precision::Single => Cells::F32(singles),
-            Precision::Double | Precision::Label => Cells::F64(values),
-        })
-    }
-
-    /// Numbers, booleans or texts of which only "equal or not" counts.
-    fn load_labels(&self) -> Result<Cells> {
-        let mut labels = Labels::default();
-        let mut rows = Rows::default();
-        if self.descriptor.max_rep_level() > 0 {
-            return Err(self.wrong("one number or text a row", "lists"));
-        }
-        let mut nan = None;
-        for group in 0..self.reader.num_row_groups() {
-            let group = self.reader.get_row_group(group).map_err(|e| self.unreadable(&e))?;
-            let column = group.get_column_reader(self.index).map_err(|e| self.unreadable(&e))?;
-            let mut float = |labels: &mut Labels, v: f64| {
-                if v.is_nan() {
-                    nan.get_or_insert(labels.ids.len());
-                }
-                labels.ids.push((v + 0.0).to_bits() as i64); // -0 is 0
+                _ => Err(self.wrong("numbers or booleans", &format!("values of type {physical}"))),
             };
-            match column {
-                ColumnReader::FloatColumnReader(mut c) => {
-                    self.drain_whole(&mut c, &mut rows, |v| float(&mut labels, f64::from(v)))?;
-                }
-                ColumnReader::DoubleColumnReader(mut c) => {
-                    self.drain_whole(&mut c, &mut rows, |v| float(&mut labels, v))?;
-                }
-                ColumnReader::Int32ColumnReader(mut c) => {
-                    self.drain_whole(&mut c, &mut rows, |v| labels.ids.push(i64::from(v)))?;
-                }
-                ColumnReader::Int64ColumnReader(mut c) => {
-                    self.drain_whole(&mut c, &mut rows, |v| labels.ids.push(v))?;
-                }
-                ColumnReader::BoolColumnReader(mut c) => {
-                    self.drain_whole(&mut c, &mut rows, |v| labels.ids.push(i64::from(v)))?;
-                }
-                ColumnReader::ByteArrayColumnReader(mut c) => {
-                    self.drain_whole(&mut c, &mut rows, |v| labels.push(v.data()))?;
-                }
-                ColumnReader::FixedLenByteArrayColumnReader(mut c) => {
-                    self.drain_whole(&mut c, &mut rows, |v| labels.push(v.data()))?;
-                }
-                ColumnReader::Int96ColumnReader(_) => {
-                    return Err(self.wrong("numbers or texts", "values of type INT96"));
-                }
-            }
+            drained?;
         }
-        match nan {
-            Some(row) => Err(self.wrong("a number or text in every row", &format!("NaN in row {row}"))),
-            None => Ok(Cells::Labels(labels)),
+        match cells {
+            Cells::F32(values) if is_list => Ok(Cells::List { width: rows.width.unwrap_or(0), values }),
+            Cells::Labels(Labels { first_nan: Some(row), .. }) => {
+                Err(self.wrong("a number or text in every row", &format!("NaN in row {row}")))
+            }
+            cells => Ok(cells),
         }
     }
 
@@ -223,51 +167,22 @@ impl Source<'_> {
             let end = start.checked_add(chunk.compressed_size());
             let inside = end.is_some_and(|end| end as u64 <= self.bytes);
             if places.iter().any(|&p| p < 0) || chunk.num_values() < 0 || !inside {
-                let why = format!("{} bytes at offset {start}", chunk.compressed_size());
-                let hint = "the file is damaged: write or get it again";
                 let wanted = format!("data inside the file of {} bytes", self.bytes);
-                return Err(Error::key(self.path, escaped(self.name), wanted, why, hint));
+                let found = format!("{} bytes at offset {start}", chunk.compressed_size());
+                return Err(damaged_key(self.path, self.name, &wanted, found));
             }
         }
         Ok(())
     }
 
-    /// Integers and booleans have no value for "missing".
-    fn drain_whole<T: DataType>(
-        &self,
-        column: &mut ColumnReaderImpl<T>,
-        rows: &mut Rows,
-        push: impl FnMut(T::T),
-    ) -> Result<()>
-    where
-        T::T: Clone,
-    {
-        self.drain_with(column, rows, None, push)
-    }
-
+    /// Passes every value to `push`; `null` stands for a missing one, where there is such a value.
     fn drain<T: DataType>(
         &self,
         column: &mut ColumnReaderImpl<T>,
-        rows: &mut Rows,
-        nan: T::T,
-        push: impl FnMut(T::T),
-    ) -> Result<()>
-    where
-        T::T: Clone,
-    {
-        self.drain_with(column, rows, self.options.allow_non_finite.then_some(nan), push)
-    }
-
-    fn drain_with<T: DataType>(
-        &self,
-        column: &mut ColumnReaderImpl<T>,
-        rows: &mut Rows,
+        rows: &mut ListRows,
         null: Option<T::T>,
         mut push: impl FnMut(T::T),
-    ) -> Result<()>
-    where
-        T::T: Clone,
-    {
+    ) -> Result<()> {
         let (max_def, max_rep) = (self.descriptor.max_def_level(), self.descriptor.max_rep_level());
         let (mut def, mut rep, mut values) = (Vec::new(), Vec::new(), Vec::new());
         loop {
@@ -291,9 +206,7 @@ impl Source<'_> {
                 let here = def.get(at).is_none_or(|&level| level >= max_def);
                 let starts_row = max_rep == 0 || rep.get(at) == Some(&0);
                 if starts_row && !rows.next() {
-                    return Err(
-                        self.wrong("lists of one length", &format!("another length in row {}", rows.count))
-                    );
+                    return Err(self.uneven(rows));
                 }
                 rows.current += 1;
                 let value = if here { present.next().cloned() } else { null.clone() };
@@ -302,37 +215,26 @@ impl Source<'_> {
             }
         }
         // A row never spans two row groups.
-        if !rows.finish() {
-            return Err(self.wrong("lists of one length", &format!("another length in row {}", rows.count)));
-        }
-        Ok(())
+        if rows.finish() { Ok(()) } else { Err(self.uneven(rows)) }
+    }
+
+    fn uneven(&self, rows: &ListRows) -> Error {
+        self.wrong("lists of one length", &format!("another length in row {}", rows.count))
     }
 
     fn wrong(&self, wanted: &str, found: &str) -> Error {
-        Error::key(
-            self.path,
-            escaped(self.name),
-            wanted,
-            found,
-            "repair the column or leave it out of the column map",
-        )
+        let hint = "repair the column or leave it out of the column map";
+        Error::key(self.path, escaped(self.name), wanted, found, hint)
     }
 
     fn unreadable(&self, error: &ParquetError) -> Error {
-        let why = one_line(&error.to_string());
-        Error::key(
-            self.path,
-            escaped(self.name),
-            "readable data",
-            why,
-            "the file is damaged: write or get it again",
-        )
+        damaged_key(self.path, self.name, "readable data", error)
     }
 }
 
 /// Counts entries of list rows, which must all have one length.
 #[derive(Default)]
-struct Rows {
+struct ListRows {
     /// Rows finished.
     count: usize,
     /// Entries of the row under way.
@@ -340,7 +242,7 @@ struct Rows {
     width: Option<usize>,
 }
 
-impl Rows {
+impl ListRows {
     /// Begins a row; false when the one before had another length than the rest.
     fn next(&mut self) -> bool {
         self.current == 0 || self.finish()
@@ -360,24 +262,23 @@ impl Rows {
 /// Writes `data` as a Parquet table of plain columns (`obs_0 … act_0 … reward next_obs_0 … terminal timeout episode
 /// step`, simulator states as `qpos_0 …`), snappy-compressed; [`Dataset::meta`] goes into the file's key-value
 /// metadata.
-pub fn write_parquet(data: &Dataset, path: &Path) -> Result<()> {
+fn write(data: &Dataset, path: &Path) -> Result<()> {
     replace_atomic(path, |temporary| {
         let file = File::create(temporary).map_err(|e| Error::io(path, "write", e))?;
-        write(data, file)
-            .map_err(|e| Error::file(path, format!("cannot write it: {}", one_line(&e.to_string()))))
+        write_table(data, file).map_err(|e| cannot_write(path, e))
     })
 }
 
-fn write(data: &Dataset, file: File) -> std::result::Result<(), ParquetError> {
+fn write_table(data: &Dataset, file: File) -> std::result::Result<(), ParquetError> {
     let columns = columns_of(data);
     let fields = columns
         .iter()
         .map(|(name, column)| {
             let physical = match column {
-                Out::F32(_) => Physical::FLOAT,
-                Out::F64(_) => Physical::DOUBLE,
-                Out::Bool(_) => Physical::BOOLEAN,
-                Out::I64(_) => Physical::INT64,
+                OutColumn::F32(_) => Physical::FLOAT,
+                OutColumn::F64(_) => Physical::DOUBLE,
+                OutColumn::Bool(_) => Physical::BOOLEAN,
+                OutColumn::I64(_) => Physical::INT64,
             };
             let field = Type::primitive_type_builder(name, physical).with_repetition(Repetition::REQUIRED);
             field.build().map(Arc::new)
@@ -401,10 +302,10 @@ fn write(data: &Dataset, file: File) -> std::result::Result<(), ParquetError> {
             let Some(mut target) = group.next_column()? else { break };
             let range = ndarray::s![rows.clone()];
             match column {
-                Out::F32(values) => put::<FloatType>(&mut target, &values.slice(range).to_vec())?,
-                Out::F64(values) => put::<DoubleType>(&mut target, &values.slice(range).to_vec())?,
-                Out::Bool(values) => put::<BoolType>(&mut target, &values.slice(range).to_vec())?,
-                Out::I64(values) => put::<Int64Type>(&mut target, &values[rows.clone()])?,
+                OutColumn::F32(values) => put::<FloatType>(&mut target, &values.slice(range).to_vec())?,
+                OutColumn::F64(values) => put::<DoubleType>(&mut target, &values.slice(range).to_vec())?,
+                OutColumn::Bool(values) => put::<BoolType>(&mut target, &values.slice(range).to_vec())?,
+                OutColumn::I64(values) => put::<Int64Type>(&mut target, &values[rows.clone()])?,
             }
             target.close()?;
         }
@@ -418,12 +319,4 @@ fn put<T: DataType>(
     values: &[T::T],
 ) -> std::result::Result<(), ParquetError> {
     column.typed::<T>().write_batch(values, None, None).map(drop)
-}
-
-fn damaged(path: &Path, error: &ParquetError) -> Error {
-    let why = one_line(&error.to_string());
-    Error::file(
-        path,
-        format!("wanted a complete Parquet file, found a damaged or truncated one ({why}); get it again"),
-    )
 }

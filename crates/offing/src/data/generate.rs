@@ -1,4 +1,4 @@
-//! Making a dataset: behaviour policies roll out in a simulator until enough rows are there.
+//! Generating a dataset: behaviour policies roll out in a simulator until enough rows are recorded.
 //!
 //! The rows depend on the seed and the behaviours alone. Episode e of block b draws from the stream (seed, b, e), and
 //! episodes are joined in the order of their numbers, however many threads played them.
@@ -8,39 +8,36 @@ use rayon::prelude::*;
 
 use super::{Dataset, Format, ReadReport, SimColumns};
 use crate::batch::Batch;
-use crate::env::{Env, EnvPool, SimState, Spec};
+use crate::env::{Env, EnvPool, Spec};
 use crate::error::{Error, Result};
 use crate::policy::Policy;
 use crate::rng::Rng;
 
 /// How a data-collecting agent behaves. Unlike a [`Policy`] it may look at the simulator's state and keep a plan over an
-/// episode, as the way-point followers behind AntMaze data do.
+/// episode, as the way-point followers behind AntMaze data do. Every policy is a behaviour.
 pub trait Behaviour: Sync {
     /// Starts an episode in a freshly reset simulator (which it may put into another state).
-    fn begin<'a>(&'a self, env: &mut dyn Env, rng: &mut Rng) -> Result<Box<dyn Actor + 'a>>;
+    fn begin<'a>(&'a self, env: &mut dyn Env, rng: &mut Rng) -> Result<Box<dyn EpisodeBehaviour + 'a>>;
 }
 
-/// One episode of a [`Behaviour`].
-pub trait Actor {
+/// A [`Behaviour`] during one episode.
+pub trait EpisodeBehaviour {
     /// Writes the next action.
     fn act(&mut self, env: &dyn Env, rng: &mut Rng, act: &mut [f32]);
 }
 
-/// A policy as a behaviour.
-pub struct Follow<'a>(pub &'a dyn Policy);
-
-struct Following<'a> {
-    policy: &'a dyn Policy,
-    obs: Vec<f32>,
-}
-
-impl Behaviour for Follow<'_> {
-    fn begin<'a>(&'a self, _env: &mut dyn Env, _rng: &mut Rng) -> Result<Box<dyn Actor + 'a>> {
-        Ok(Box::new(Following { policy: self.0, obs: Vec::new() }))
+impl<P: Policy> Behaviour for P {
+    fn begin<'a>(&'a self, _env: &mut dyn Env, _rng: &mut Rng) -> Result<Box<dyn EpisodeBehaviour + 'a>> {
+        Ok(Box::new(PolicyEpisode { policy: self, obs: Vec::new() }))
     }
 }
 
-impl Actor for Following<'_> {
+struct PolicyEpisode<'a, P> {
+    policy: &'a P,
+    obs: Vec<f32>,
+}
+
+impl<P: Policy> EpisodeBehaviour for PolicyEpisode<'_, P> {
     fn act(&mut self, env: &dyn Env, rng: &mut Rng, act: &mut [f32]) {
         self.obs.clear();
         self.obs.extend(env.obs().iter().map(|&o| o as f32));
@@ -49,7 +46,7 @@ impl Actor for Following<'_> {
 }
 
 /// A run of rows by one behaviour; blocks follow each other in the file.
-pub struct Block<'a> {
+pub struct BehaviourBlock<'a> {
     /// Rows wanted; the last episode is cut there and marked as a timeout.
     pub rows: usize,
     /// Who acts.
@@ -59,14 +56,25 @@ pub struct Block<'a> {
 /// Most episodes played at once. Which wave an episode is played in changes nothing: episodes are joined by number.
 const WAVE: usize = 64;
 
-/// More rows than this would not fit into the memory of most machines while they are made.
+/// More rows than this would not fit into the memory of most machines while they are generated.
 const MOST_ROWS: usize = 100_000_000;
 
-/// Plays the blocks and joins them to one dataset called `name`. `progress` is told the rows made so far.
-pub fn make(
+/// Plays the blocks and joins them to one dataset called `name`. Calls `progress` with the rows recorded so far.
+///
+/// ```
+/// use offing::data::generate::{BehaviourBlock, generate};
+/// use offing::env::{Env, EnvPool, point_mass::PointMass};
+/// use offing::policy::UniformPolicy;
+/// let new_env = || Ok(Box::new(PointMass::new()) as Box<dyn Env>);
+/// let blocks = [BehaviourBlock { rows: 200, behaviour: &UniformPolicy }];
+/// let data = generate("point-mass-random", &EnvPool::new(new_env), &blocks, 0, &mut |_| ())?;
+/// assert_eq!(data.rows.len(), 200);
+/// # Ok::<(), offing::Error>(())
+/// ```
+pub fn generate(
     name: &str,
     envs: &EnvPool,
-    blocks: &[Block],
+    blocks: &[BehaviourBlock],
     seed: u64,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Dataset> {
@@ -80,17 +88,16 @@ pub fn make(
             "{name}: wanted at most {MOST_ROWS} rows, found --rows {total}; make several sets with different seeds"
         )));
     }
-    let mut columns = Columns::default();
+    let mut rows = RecordedRows::default();
     let mut episodes = Vec::new();
     for (number, block) in blocks.iter().enumerate() {
-        let stop = columns.len() + block.rows;
+        let stop = rows.len() + block.rows;
         let stream = format!("make/{number}");
         let mut next = 0;
-        while columns.len() < stop {
-            let episodes_left =
-                (stop - columns.len()).div_ceil(spec.horizon).max(rayon::current_num_threads());
+        while rows.len() < stop {
+            let episodes_left = (stop - rows.len()).div_ceil(spec.horizon).max(rayon::current_num_threads());
             let count = episodes_left.min(WAVE) as u64;
-            let wave: Vec<Columns> = (next..next + count)
+            let wave: Vec<RecordedRows> = (next..next + count)
                 .into_par_iter()
                 .map(|e| envs.with(|env| play(env, block.behaviour, &mut Rng::stream(seed, &stream, e)))?)
                 .collect::<Result<_>>()?;
@@ -100,146 +107,127 @@ pub fn make(
                     "{name}: the simulator became unstable at the first step of {count} episodes; check the policy that acted"
                 )));
             }
-            for episode in wave {
-                let room = stop - columns.len();
-                if room == 0 {
-                    break;
+            for episode in wave.iter().filter(|episode| episode.len() > 0) {
+                let start = rows.len();
+                if start < stop {
+                    rows.append(episode, stop - start);
+                    episodes.push(start..rows.len());
                 }
-                if episode.len() == 0 {
-                    continue;
-                }
-                let start = columns.len();
-                columns.append(episode, room, &spec);
-                episodes.push(start..columns.len());
             }
-            progress(columns.len());
+            progress(rows.len());
         }
     }
-    columns.into_dataset(name, &spec, episodes)
+    rows.into_dataset(name, &spec, episodes)
 }
 
-fn play(env: &mut dyn Env, behaviour: &dyn Behaviour, rng: &mut Rng) -> Result<Columns> {
+fn play(env: &mut dyn Env, behaviour: &dyn Behaviour, rng: &mut Rng) -> Result<RecordedRows> {
     env.reset(rng.bits());
-    let mut actor = behaviour.begin(env, rng)?;
+    let mut behaviour = behaviour.begin(env, rng)?;
     let mut act = vec![0.0; env.spec().act_dim];
-    let mut rows = Columns::default();
+    let mut obs: Vec<f32> = Vec::new();
+    let mut rows = RecordedRows::default();
     loop {
         let state = env.state();
-        rows.obs.extend(env.obs().iter().map(|&o| o as f32));
-        rows.qpos.extend(&state.qpos);
-        rows.qvel.extend(&state.qvel);
-        rows.goal.extend(&state.goal);
-        actor.act(env, rng, &mut act);
-        let moment = env.step(&act);
+        obs.clear();
+        obs.extend(env.obs().iter().map(|&o| o as f32));
+        behaviour.act(env, rng, &mut act);
+        let step = env.step(&act);
         if env.unstable() {
             // The engine gave up and restarted: what it shows now did not follow from this action.
-            rows.forget_last(env.spec(), &state);
+            rows.mark_cut();
             return Ok(rows);
         }
+        rows.obs.extend(&obs);
         rows.act.extend(&act);
-        rows.rew.push(moment.reward as f32);
+        rows.rew.push(step.reward as f32);
         rows.next_obs.extend(env.obs().iter().map(|&o| o as f32));
-        rows.done.push(moment.terminated);
-        rows.timeout.push(moment.truncated && !moment.terminated);
-        if moment.terminated || moment.truncated {
+        rows.done.push(step.terminated);
+        rows.timeout.push(step.truncated && !step.terminated);
+        for (column, values) in rows.sim.iter_mut().zip([&state.qpos, &state.qvel, &state.goal]) {
+            column.extend(values);
+        }
+        if step.terminated || step.truncated {
             return Ok(rows);
         }
     }
 }
 
-/// Rows in the making, one flat vector a column.
+/// Rows as they are recorded, one flat vector a column.
 #[derive(Default)]
-struct Columns {
+struct RecordedRows {
     obs: Vec<f32>,
     act: Vec<f32>,
     rew: Vec<f32>,
     next_obs: Vec<f32>,
     done: Vec<bool>,
     timeout: Vec<bool>,
-    qpos: Vec<f64>,
-    qvel: Vec<f64>,
-    goal: Vec<f64>,
+    /// The columns of [`SimColumns`]; one that the simulator does not have stays empty.
+    sim: [Vec<f64>; 3],
 }
 
-impl Columns {
+impl RecordedRows {
     fn len(&self) -> usize {
         self.rew.len()
     }
 
-    /// Takes back the half row of a step that failed, and ends the episode before it.
-    fn forget_last(&mut self, spec: &Spec, state: &SimState) {
-        self.obs.truncate(self.obs.len() - spec.obs_dim);
-        self.qpos.truncate(self.qpos.len() - state.qpos.len());
-        self.qvel.truncate(self.qvel.len() - state.qvel.len());
-        self.goal.truncate(self.goal.len() - state.goal.len());
+    /// Marks the last row as a timeout: the return would go on.
+    fn mark_cut(&mut self) {
         if let Some(last) = self.timeout.last_mut() {
             *last = true;
         }
     }
 
-    /// Takes the first `room` rows of an episode. An episode that is cut ends in a timeout: its return would go on.
-    fn append(&mut self, episode: Columns, room: usize, spec: &Spec) {
-        let (rows, whole) = (room.min(episode.len()), episode.len());
-        self.obs.extend(&episode.obs[..rows * spec.obs_dim]);
-        self.act.extend(&episode.act[..rows * spec.act_dim]);
-        self.rew.extend(&episode.rew[..rows]);
-        self.next_obs.extend(&episode.next_obs[..rows * spec.obs_dim]);
-        self.done.extend(&episode.done[..rows]);
-        self.timeout.extend(&episode.timeout[..rows]);
-        for (mine, its) in
-            [(&mut self.qpos, episode.qpos), (&mut self.qvel, episode.qvel), (&mut self.goal, episode.goal)]
-        {
-            mine.extend(&its[..its.len() / whole * rows]);
+    /// Appends the first `room` rows of an episode.
+    fn append(&mut self, episode: &Self, room: usize) {
+        let (whole, rows) = (episode.len(), room.min(episode.len()));
+        fn add<T: Copy>(to: &mut Vec<T>, from: &[T], (rows, whole): (usize, usize)) {
+            to.extend(&from[..from.len() / whole * rows]);
         }
-        if rows < whole
-            && let Some(last) = self.timeout.last_mut()
-        {
-            *last = true;
+        let share = (rows, whole);
+        add(&mut self.obs, &episode.obs, share);
+        add(&mut self.act, &episode.act, share);
+        add(&mut self.rew, &episode.rew, share);
+        add(&mut self.next_obs, &episode.next_obs, share);
+        add(&mut self.done, &episode.done, share);
+        add(&mut self.timeout, &episode.timeout, share);
+        self.sim.iter_mut().zip(&episode.sim).for_each(|(to, from)| add(to, from, share));
+        if rows < whole {
+            self.mark_cut();
         }
     }
 
     fn into_dataset(self, name: &str, spec: &Spec, episodes: Vec<std::ops::Range<usize>>) -> Result<Dataset> {
         let n = self.len();
-        let sim = (!self.qpos.is_empty()).then(|| SimColumns {
-            qpos: columns(n, self.qpos),
-            qvel: columns(n, self.qvel),
-            goal: (!self.goal.is_empty()).then(|| columns(n, self.goal)),
-        });
-        let rows = Batch {
-            obs: columns(n, self.obs),
-            act: columns(n, self.act),
-            rew: Array1::from(self.rew),
-            next_obs: columns(n, self.next_obs),
-            done: Array1::from(self.done),
-        };
-        debug_assert_eq!((rows.obs_dim(), rows.act_dim()), (spec.obs_dim, spec.act_dim));
-        if let Some(i) = rows.next_obs.iter().position(|v| !v.is_finite()) {
+        if let Some(i) = self.next_obs.iter().position(|v| !v.is_finite()) {
             let row = i / spec.obs_dim;
             return Err(Error::Invalid(format!(
                 "{name}: the simulator gave a non-finite observation at row {row}; check the policy that acted"
             )));
         }
-        let reading = ReadReport {
-            rows_in_file: n,
-            rows_kept: n,
-            next_obs: "recorded by the simulator".into(),
-            ..ReadReport::default()
+        let sim = self.sim.into_iter().filter(|column| !column.is_empty()).map(|column| matrix(n, column));
+        let rows = Batch {
+            obs: matrix(n, self.obs),
+            act: matrix(n, self.act),
+            rew: Array1::from(self.rew),
+            next_obs: matrix(n, self.next_obs),
+            done: Array1::from(self.done),
         };
+        let next_obs = "recorded by the simulator".into();
         Ok(Dataset {
             name: name.into(),
-            format: Format::D4rl,
+            format: Format::D4RL,
             rows,
             reward_shift: 0.0,
             timeout: Array1::from(self.timeout),
             episodes,
-            sim,
-            reading,
+            sim: SimColumns::from_columns(sim),
+            reading: ReadReport { rows_in_file: n, rows_kept: n, next_obs, ..ReadReport::default() },
             meta: Default::default(),
         })
     }
 }
 
-fn columns<T: Clone>(rows: usize, flat: Vec<T>) -> Array2<T> {
+fn matrix<T>(rows: usize, flat: Vec<T>) -> Array2<T> {
     let width = flat.len() / rows;
     Array2::from_shape_vec((rows, width), flat).expect("every row adds the same number of entries")
 }
@@ -250,27 +238,26 @@ mod tests {
     use crate::env::point_mass::PointMass;
     use crate::policy::UniformPolicy;
 
-    fn make_with(threads: usize, rows: [usize; 2], seed: u64) -> Dataset {
+    fn generate_with(threads: usize, rows: [usize; 2], seed: u64) -> Dataset {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
             let make_env = || Ok(Box::new(PointMass::new()) as Box<dyn Env>);
-            let behaviour = Follow(&UniformPolicy);
-            let blocks = rows.map(|rows| Block { rows, behaviour: &behaviour });
-            make("point-mass-random", &EnvPool::new(&make_env), &blocks, seed, &mut |_| ()).unwrap()
+            let blocks = rows.map(|rows| BehaviourBlock { rows, behaviour: &UniformPolicy });
+            generate("point-mass-random", &EnvPool::new(make_env), &blocks, seed, &mut |_| ()).unwrap()
         })
     }
 
     #[test]
     fn the_rows_do_not_depend_on_the_thread_count() {
-        let (one, three) = (make_with(1, [3000, 500], 5), make_with(3, [3000, 500], 5));
+        let (one, three) = (generate_with(1, [3000, 500], 5), generate_with(3, [3000, 500], 5));
         assert_eq!(one.rows, three.rows);
         assert_eq!((one.timeout, one.episodes, one.sim), (three.timeout, three.episodes, three.sim));
-        assert_ne!(one.rows, make_with(1, [3000, 500], 6).rows);
+        assert_ne!(one.rows, generate_with(1, [3000, 500], 6).rows);
     }
 
     #[test]
     fn episodes_are_whole_and_a_cut_one_ends_in_a_timeout() {
-        let data = make_with(2, [1000, 10], 0);
+        let data = generate_with(2, [1000, 10], 0);
         assert_eq!(data.rows.len(), 1010);
         assert_eq!(data.episodes.last().unwrap().end, 1010);
         for pair in data.episodes.windows(2) {

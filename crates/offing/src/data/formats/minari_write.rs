@@ -5,11 +5,12 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-use ndarray::s;
+use ndarray::{ArrayView1, Axis, concatenate, s};
 use serde_json::{Value, json};
 
-use super::dataset::Dataset;
-use super::hdf5_write::{Values, Writer};
+use super::super::catalogue::is_versioned;
+use super::super::dataset::Dataset;
+use super::hdf5_write::Hdf5Writer;
 use super::minari::STRUCTURE;
 use crate::error::{Error, Result};
 
@@ -24,7 +25,7 @@ const NOT_TEXT: &[&str] = &["author", "author_email", "ref_min_score", "ref_max_
 ///
 /// What Minari cannot hold: a next observation that differs from the following observation, so an episode is split
 /// there; and the simulator state after an episode's last step, so `infos` have one row a step.
-pub fn write_minari(data: &Dataset, dir: &Path) -> Result<()> {
+pub(super) fn write(data: &Dataset, dir: &Path) -> Result<()> {
     if dir.exists() {
         return Err(Error::file(
             dir,
@@ -50,7 +51,7 @@ fn fill(data: &Dataset, dir: &Path, temporary: &Path) -> Result<()> {
     fs::create_dir_all(&inside).map_err(|e| Error::io(&inside, "create the directory", e))?;
     let episodes = continuous(data);
     let main = inside.join("main_data.hdf5");
-    let writer = Writer::create(&main, dir)?;
+    let writer = Hdf5Writer::create(&main, dir)?;
     for (number, episode) in episodes.iter().enumerate() {
         put_episode(&writer, data, number, episode)?;
     }
@@ -70,14 +71,14 @@ fn sync(path: &Path) -> Result<()> {
 
 /// The episodes, split wherever the next observation is not the very next row's observation.
 fn continuous(data: &Dataset) -> Vec<Range<usize>> {
+    let same =
+        |a: ArrayView1<f32>, b: ArrayView1<f32>| a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits());
     let mut ranges = Vec::new();
     for episode in &data.episodes {
         let mut start = episode.start;
         for i in episode.clone() {
             let last = i + 1 == episode.end;
-            let bits =
-                |row: ndarray::ArrayView1<'_, f32>| row.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-            if last || bits(data.rows.next_obs.row(i)) != bits(data.rows.obs.row(i + 1)) {
+            if last || !same(data.rows.next_obs.row(i), data.rows.obs.row(i + 1)) {
                 ranges.push(start..i + 1);
                 start = i + 1;
             }
@@ -86,31 +87,21 @@ fn continuous(data: &Dataset) -> Vec<Range<usize>> {
     ranges
 }
 
-fn put_episode(writer: &Writer<'_>, data: &Dataset, number: usize, episode: &Range<usize>) -> Result<()> {
+fn put_episode(writer: &Hdf5Writer<'_>, data: &Dataset, number: usize, episode: &Range<usize>) -> Result<()> {
     let group = format!("episode_{number}");
-    let handle = writer.check(writer.file().create_group(&group))?;
-    writer.check(handle.set_attr_numeric("id", &(number as i64)))?;
-    writer.check(handle.set_attr_numeric("total_steps", &(episode.len() as i64)))?;
+    writer.group(&group, &[("id", number), ("total_steps", episode.len())])?;
     let key = |name: &str| format!("{group}/{name}");
-    let rows = episode.clone();
-    let last = episode.end - 1;
-    let mut obs: Vec<f32> = data.rows.obs.slice(s![rows.clone(), ..]).iter().copied().collect();
-    obs.extend(data.rows.next_obs.row(last));
-    let act: Vec<f32> = data.rows.act.slice(s![rows.clone(), ..]).iter().copied().collect();
-    writer.put(&key("observations"), Some(data.rows.obs_dim()), Values::F32(&obs))?;
-    writer.put(&key("actions"), Some(data.rows.act_dim()), Values::F32(&act))?;
-    writer.put(&key("rewards"), None, Values::F32(&data.rows.rew.slice(s![rows.clone()]).to_vec()))?;
-    writer.put(&key("terminations"), None, Values::Bool(&data.rows.done.slice(s![rows.clone()]).to_vec()))?;
-    writer.put(&key("truncations"), None, Values::Bool(&data.timeout.slice(s![rows.clone()]).to_vec()))?;
-    if let Some(sim) = &data.sim {
-        writer.check(writer.file().create_group(&key("infos")))?;
-        let parts = [("qpos", Some(&sim.qpos)), ("qvel", Some(&sim.qvel)), ("goal", sim.goal.as_ref())];
-        for (name, part) in parts {
-            if let Some(part) = part {
-                let values: Vec<f64> = part.slice(s![rows.clone(), ..]).iter().copied().collect();
-                writer.put(&key(&format!("infos/{name}")), Some(part.ncols()), Values::F64(&values))?;
-            }
-        }
+    let steps = s![episode.clone()];
+    let matrix_steps = s![episode.clone(), ..];
+    let last = data.rows.next_obs.slice(s![episode.end - 1..episode.end, ..]);
+    let obs = concatenate(Axis(0), &[data.rows.obs.slice(matrix_steps), last]).expect("equal widths");
+    writer.put(&key("observations"), obs.view())?;
+    writer.put(&key("actions"), data.rows.act.slice(matrix_steps))?;
+    writer.put(&key("rewards"), data.rows.rew.slice(steps))?;
+    writer.put(&key("terminations"), data.rows.done.slice(steps))?;
+    writer.put(&key("truncations"), data.timeout.slice(steps))?;
+    for (name, column) in data.sim.iter().flat_map(|sim| sim.columns()) {
+        writer.put(&key(&format!("infos/{name}")), column.slice(matrix_steps))?;
     }
     Ok(())
 }
@@ -136,9 +127,7 @@ fn metadata(data: &Dataset, episodes: usize, bytes: u64) -> String {
 
 /// Minari ids end in a version.
 fn dataset_id(name: &str) -> String {
-    let versioned =
-        name.rsplit_once("-v").is_some_and(|(_, v)| !v.is_empty() && v.bytes().all(|b| b.is_ascii_digit()));
-    if versioned { name.into() } else { format!("{name}-v0") }
+    if is_versioned(name) { name.into() } else { format!("{name}-v0") }
 }
 
 /// A Box space as Minari serialises it; Python's JSON has a word for infinity.

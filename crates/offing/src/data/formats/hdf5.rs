@@ -1,0 +1,142 @@
+//! Reading columns out of an HDF5 file with sizes checked before anything is allocated.
+//!
+//! A thin layer over the pure-Rust `rust-hdf5`: it turns every stored number type into the few offing works with and
+//! every failure into one line that names file and key.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use rust_hdf5::{DatatypeMessage, H5Dataset, H5File};
+
+use super::super::messages::{damaged, damaged_key, float16, show_shape};
+use super::arrays::{StoredArray, StoredValues};
+use crate::error::{Error, Result};
+
+/// The first bytes of every HDF5 file.
+pub(super) const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
+
+/// Deflate cannot shrink data more than this, so a larger claim is a damaged header.
+const MAX_DEFLATE_RATIO: u64 = 1032;
+
+/// Longest text or number array of a `metadata` entry worth keeping.
+const MAX_META_BYTES: usize = 4096;
+
+/// An open HDF5 file.
+pub(super) struct Hdf5<'a> {
+    file: H5File,
+    path: &'a Path,
+    bytes: u64,
+    names: Vec<String>,
+}
+
+impl<'a> Hdf5<'a> {
+    /// Opens `path`, which the caller has found to start like an HDF5 file.
+    pub(super) fn open(path: &'a Path) -> Result<Self> {
+        let bytes = std::fs::metadata(path).map_err(|e| Error::io(path, "read", e))?.len();
+        check_whole(path, bytes)?;
+        let file = H5File::options().no_locking().open(path).map_err(|e| damaged(path, "HDF5 file", e))?;
+        let names = file.dataset_names();
+        Ok(Self { file, path, bytes, names })
+    }
+
+    /// Paths of all datasets in the file, in the file's order.
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The dataset at `key`.
+    pub(super) fn array<'k>(&self, key: &'k str) -> Result<StoredArray<'k>>
+    where
+        'a: 'k,
+    {
+        let set = self.dataset(key)?;
+        Ok(StoredArray { path: self.path, key, shape: set.shape(), values: self.values(key, &set)? })
+    }
+
+    /// A short text or number as text; `None` when it is neither or too long to be a remark.
+    pub(super) fn remark(&self, key: &str) -> Option<String> {
+        let set = self.dataset(key).ok()?;
+        let bytes = set.total_elements().checked_mul(set.element_size())?;
+        if bytes > MAX_META_BYTES {
+            return None;
+        }
+        match set.datatype().ok()? {
+            DatatypeMessage::FixedString { .. } | DatatypeMessage::VarLenString { .. } => {
+                let texts = set.read_strings_lossy().ok()?;
+                let text = texts.first().filter(|_| texts.len() == 1)?;
+                Some(text.trim_end_matches('\0').to_string())
+            }
+            _ if set.total_elements() == 1 => {
+                Vec::<f64>::from(self.values(key, &set).ok()?).first().map(f64::to_string)
+            }
+            _ => None,
+        }
+    }
+
+    fn dataset(&self, key: &str) -> Result<H5Dataset> {
+        self.file.dataset(key).map_err(|e| self.unreadable(key, &e))
+    }
+
+    /// The elements, after making sure that the claimed size can be in a file of this length.
+    fn values(&self, key: &str, set: &H5Dataset) -> Result<StoredValues> {
+        let size = set.element_size();
+        let filters = set.filters().map_err(|e| self.unreadable(key, &e))?;
+        let ratio = if filters.is_empty() { 1 } else { MAX_DEFLATE_RATIO };
+        let limit = self.bytes.saturating_mul(ratio);
+        let claimed = set.shape().iter().try_fold(size as u64, |total, &d| total.checked_mul(d as u64));
+        if claimed.is_none_or(|bytes| bytes > limit) {
+            let wanted = format!("at most {limit} bytes, what a file of {} bytes can hold", self.bytes);
+            let found = format!("a shape of {}", show_shape(&set.shape()));
+            return Err(damaged_key(self.path, key, &wanted, found));
+        }
+        let values = match set.datatype().map_err(|e| self.unreadable(key, &e))? {
+            DatatypeMessage::FloatingPoint { size: 4, .. } => set.read_raw().map(StoredValues::F32),
+            DatatypeMessage::FloatingPoint { size: 8, .. } => set.read_numeric_as().map(StoredValues::F64),
+            DatatypeMessage::FloatingPoint { size: 2, .. } => return Err(float16(self.path, key)),
+            DatatypeMessage::FixedPoint { .. } => set
+                .read_numeric_as::<i64>()
+                .map(|v| StoredValues::F64(v.into_iter().map(|x| x as f64).collect())),
+            // h5py's bool is an enumeration over one byte.
+            DatatypeMessage::Enum { .. } | DatatypeMessage::BitField { .. } if size == 1 => {
+                set.read_raw::<u8>().map(|v| StoredValues::F32(v.into_iter().map(f32::from).collect()))
+            }
+            other => return Err(damaged_key(self.path, key, "numbers or booleans", kind_name(&other))),
+        };
+        values.map_err(|e| self.unreadable(key, &e))
+    }
+
+    fn unreadable(&self, key: &str, error: &rust_hdf5::Hdf5Error) -> Error {
+        damaged_key(self.path, key, "readable data", error)
+    }
+}
+
+/// The header says where the file ends; a shorter one was cut. (`rust-hdf5` would only notice when it gets there.)
+fn check_whole(path: &Path, bytes: u64) -> Result<()> {
+    let mut head = Vec::new();
+    let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
+    file.take(52).read_to_end(&mut head).map_err(|e| Error::io(path, "read", e))?;
+    // Version, size of offsets, place of the end-of-file address: superblock versions 0 and 1, then 2 and 3.
+    let place = match head.get(8..14) {
+        Some(&[0, .., 8]) => 40,
+        Some(&[1, .., 8]) => 44,
+        Some(&[2 | 3, 8, ..]) => 28,
+        _ => return Ok(()),
+    };
+    let end = head.get(place..place + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
+    match end {
+        Some(end) if end != u64::MAX && end > bytes => Err(Error::file(
+            path,
+            format!(
+                "wanted {end} bytes, as its header says, found a file truncated to {bytes}; get it again"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn kind_name(datatype: &DatatypeMessage) -> String {
+    let text = format!("{datatype:?}");
+    let name = text.split([' ', '{', '(']).next().unwrap_or("an unknown type");
+    format!("elements of type {name}")
+}

@@ -1,0 +1,234 @@
+//! Dataset formats: one table that reading, writing, error messages and the command line share.
+//!
+//! A format is a file in this directory that defines a [`Format`] constant, and a line in [`Format::all`].
+
+mod arrays;
+mod csv;
+mod d4rl;
+mod guess_columns;
+mod hdf5;
+mod hdf5_write;
+mod minari;
+mod minari_write;
+mod npy;
+mod npz;
+mod parquet;
+mod table;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use super::dataset::Dataset;
+use super::options::ReadOptions;
+use crate::error::{Error, Result};
+pub use npy::{read_npy, write_npy};
+
+/// A dataset format: how offing recognises, reads and writes it. Two formats are equal when their names are.
+///
+/// ```
+/// use offing::data::Format;
+/// assert_eq!(Format::of_target("logs.parquet".as_ref())?, Format::PARQUET);
+/// assert!(Format::all().contains(&Format::named("csv")?));
+/// # Ok::<(), offing::Error>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Format {
+    name: &'static str,
+    /// What messages call it.
+    title: &'static str,
+    /// Endings of its files, the usual one first. None: it is a directory.
+    extensions: &'static [&'static str],
+    /// One transition a row in named columns, so that a column map applies.
+    is_table: bool,
+    recognises: fn(&Candidate) -> bool,
+    read: fn(&Path, &ReadOptions) -> Result<Dataset>,
+    write: fn(&Dataset, &Path) -> Result<()>,
+    /// Where a row is, for a reader of the file.
+    row_place: fn(&Path, usize) -> String,
+}
+
+impl Format {
+    /// Every format, in the order in which [`read`] tries them: D4RL's takes any HDF5 file that is not Minari's.
+    pub fn all() -> &'static [Self] {
+        const ALL: &[Format] = &[Format::MINARI, Format::D4RL, Format::CSV, Format::PARQUET, Format::NPZ];
+        ALL
+    }
+
+    /// The name on the command line and in messages.
+    pub fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// The endings of its files, the usual one first; none when it is a directory.
+    pub fn extensions(self) -> &'static [&'static str] {
+        self.extensions
+    }
+
+    /// The format of that name.
+    pub fn named(name: &str) -> Result<Self> {
+        let names: Vec<&str> = Self::all().iter().map(|f| f.name).collect();
+        let found = Self::all().iter().find(|f| f.name == name);
+        found.copied().ok_or_else(|| Error::unknown("format", name, &names))
+    }
+
+    /// The format that the ending of a file to write asks for. A name without an ending, or with a version as Minari's
+    /// have (`medium-v0`), is a directory.
+    pub fn of_target(path: &Path) -> Result<Self> {
+        let fits = |f: &&Self| match path.extension() {
+            Some(_) => has_extension(path, f.extensions),
+            None => f.extensions.is_empty() && path.file_name().is_some(),
+        };
+        Self::all().iter().find(fits).copied().ok_or_else(|| {
+            Error::file(
+                path,
+                format!("wanted a name with {}, found another; rename the target", Self::endings()),
+            )
+        })
+    }
+
+    /// The ending that each format is written with, in words for help and messages.
+    pub fn endings() -> String {
+        let ending = |f: &Self| match f.extensions {
+            [] => format!("no ending ({})", f.name),
+            [first, ..] if *first == f.name => format!(".{first}"),
+            [first, ..] => format!(".{first} ({})", f.name),
+        };
+        either(Self::all().iter().map(ending))
+    }
+
+    pub(super) fn row_place(self, path: &Path, row: usize) -> String {
+        (self.row_place)(path, row)
+    }
+}
+
+impl PartialEq for Format {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Format {}
+
+impl std::fmt::Debug for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Reads the dataset at `path` in any of the formats of [`Format::all`]. The content decides which; only CSV, which has
+/// no signature, needs its ending (`.csv`, `.tsv`). A Minari dataset may be given by its directory, its `data` directory
+/// or its `main_data.hdf5`.
+///
+/// [`Dataset::reading`] reports how next observations were obtained and what was left out. Damaged, foreign and
+/// incomplete files are errors that name file, key, what was wanted and what was found.
+///
+/// ```no_run
+/// let data = offing::data::read("hopper_medium-v2.hdf5".as_ref(), &Default::default())?;
+/// println!("{} transitions; {}", data.rows.len(), data.reading.next_obs);
+/// # Ok::<(), offing::Error>(())
+/// ```
+pub fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
+    let candidate = Candidate::open(path)?;
+    let format = Format::all().iter().find(|f| (f.recognises)(&candidate));
+    let format = format.ok_or_else(|| candidate.not_a_dataset())?;
+    if options.columns.is_some() && !format.is_table {
+        // A column map has no effect on arrays that are found by their keys: it must not look as if it had.
+        let tables = either(Format::all().iter().filter(|f| f.is_table).map(|f| f.title.into()));
+        return Err(Error::file(
+            path,
+            format!(
+                "wanted {tables} for a column map, found {}, whose arrays are known by D4RL's keys (observations, actions, \
+                 rewards, terminals, next_observations, timeouts); leave the map out and rename the keys",
+                format.title
+            ),
+        ));
+    }
+    (format.read)(path, options)
+}
+
+/// Writes `data` to `path` in the given format.
+pub fn write(data: &Dataset, path: &Path, format: Format) -> Result<()> {
+    (format.write)(data, path)
+}
+
+/// The place of a row in a format without lines.
+fn row_number(_: &Path, row: usize) -> String {
+    format!("row {row}")
+}
+
+/// `a, b or c`.
+fn either(words: impl Iterator<Item = String>) -> String {
+    let mut words: Vec<String> = words.collect();
+    match (words.pop(), words.join(", ")) {
+        (Some(last), rest) if rest.is_empty() => last,
+        (last, rest) => format!("{rest} or {}", last.unwrap_or_default()),
+    }
+}
+
+/// Whether a path ends in one of the extensions, in capitals or not.
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    path.extension().is_some_and(|e| extensions.iter().any(|known| e.eq_ignore_ascii_case(known)))
+}
+
+/// A file or directory about to be read: what formats recognise it by.
+struct Candidate<'a> {
+    path: &'a Path,
+    is_dir: bool,
+    /// The first bytes of a file.
+    head: Vec<u8>,
+}
+
+impl<'a> Candidate<'a> {
+    fn open(path: &'a Path) -> Result<Self> {
+        let (is_dir, mut head) = (path.is_dir(), Vec::new());
+        if !is_dir {
+            let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
+            file.take(512).read_to_end(&mut head).map_err(|e| Error::io(path, "read", e))?;
+        }
+        Ok(Self { path, is_dir, head })
+    }
+
+    fn starts_with(&self, signature: &[u8]) -> bool {
+        self.head.starts_with(signature)
+    }
+
+    fn is_html(&self) -> bool {
+        let text = String::from_utf8_lossy(&self.head).to_ascii_lowercase();
+        let text = text.trim_start_matches(['\u{feff}', ' ', '\n', '\r', '\t']);
+        ["<!doctype", "<html", "<head", "<?xml", "<error"].iter().any(|tag| text.starts_with(tag))
+    }
+
+    fn not_a_dataset(&self) -> Error {
+        let found = if self.is_dir {
+            "a directory that holds none; give the file or directory itself".into()
+        } else if self.head.is_empty() {
+            "an empty file; get it again".into()
+        } else if self.is_html() {
+            "an HTML page, as servers send in place of a file they no longer have; get it from another place"
+                .into()
+        } else if let Some(ending) = self.table_ending() {
+            format!("text that looks like CSV; name it {ending}")
+        } else {
+            let start = &self.head[..self.head.len().min(8)];
+            format!("something else (it begins with {start:02x?}); give one of these formats")
+        };
+        let titles = either(Format::all().iter().map(|f| f.title.into()));
+        Error::file(self.path, format!("wanted a dataset ({titles}), found {found}"))
+    }
+
+    /// The ending that a text table should have: its first line is printable and has a separator in it.
+    fn table_ending(&self) -> Option<&'static str> {
+        let text = String::from_utf8_lossy(&self.head);
+        let line = text.trim_start_matches('\u{feff}').lines().next()?;
+        let printable =
+            line.chars().all(|c| c == '\t' || !c.is_control()) && !line.starts_with(['{', '[', '(']);
+        // The head may end in the middle of a letter.
+        let text = !line.trim_end_matches('\u{fffd}').contains('\u{fffd}');
+        match (printable && text, line.contains([',', ';']), line.contains('\t')) {
+            (true, true, _) => Some(".csv"),
+            (true, false, true) => Some(".tsv"),
+            _ => None,
+        }
+    }
+}

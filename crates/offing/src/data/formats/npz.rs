@@ -1,0 +1,73 @@
+//! NumPy archives (`np.savez`, `np.savez_compressed`) with D4RL's keys.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::Path;
+
+use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
+
+use super::super::dataset::Dataset;
+use super::super::messages::{damaged, damaged_key};
+use super::super::options::ReadOptions;
+use super::super::transitions::assemble;
+use super::arrays::StoredArray;
+use super::d4rl::{keyed_arrays, read_keyed};
+use super::{Format, npy, row_number};
+use crate::error::{Error, Result};
+use crate::home::replace_atomic;
+
+impl Format {
+    /// A NumPy archive with D4RL's keys.
+    pub const NPZ: Self = Self {
+        name: "npz",
+        title: "npz",
+        extensions: &["npz"],
+        is_table: false,
+        recognises: |candidate| candidate.starts_with(b"PK\x03\x04") || candidate.starts_with(b"PK\x05\x06"),
+        read,
+        write,
+        row_place: row_number,
+    };
+}
+
+fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
+    let mut names: Vec<String> = Vec::new();
+    for name in open(path)?.file_names() {
+        let name = name.map_err(|e| damaged(path, ".npz archive", e))?;
+        names.push(name.strip_suffix(".npy").unwrap_or(&name).to_string());
+    }
+    names.sort();
+    assemble(read_keyed(path, &names, |key| load(path, key))?, path, Format::NPZ, options)
+}
+
+fn open(path: &Path) -> Result<ZipArchive<BufReader<File>>> {
+    let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
+    ZipArchive::new(BufReader::new(file)).map_err(|e| damaged(path, ".npz archive", e))
+}
+
+fn load<'a>(path: &'a Path, key: &'a str) -> Result<StoredArray<'a>> {
+    let mut archive = open(path)?;
+    let with_ending = format!("{key}.npy");
+    let name = if archive.index_for_name(&with_ending).is_some() { &with_ending } else { key };
+    let entry = archive.by_name(name).map_err(|e| damaged_key(path, key, "a readable entry", e))?;
+    npy::read_array(entry, path, key)
+}
+
+/// Writes `data` as `np.savez_compressed` would, with D4RL's keys and types. It cannot hold [`Dataset::meta`].
+fn write(data: &Dataset, path: &Path) -> Result<()> {
+    replace_atomic(path, |temporary| {
+        let failed = |e: std::io::Error| Error::io(path, "write", e);
+        let mut zip = ZipWriter::new(BufWriter::new(File::create(temporary).map_err(failed)?));
+        for (key, array) in keyed_arrays(data) {
+            let bytes = array.to_bytes();
+            let options = SimpleFileOptions::default()
+                .compression_method(CompressionMethod::Deflated)
+                .compression_level(Some(2))
+                .large_file(bytes.len() > u32::MAX as usize / 2);
+            zip.start_file(format!("{key}.npy"), options).map_err(|e| failed(e.into()))?;
+            zip.write_all(&npy::header(&array)).and_then(|()| zip.write_all(&bytes)).map_err(failed)?;
+        }
+        let mut out = zip.finish().map_err(|e| failed(e.into()))?;
+        out.flush().map_err(failed)
+    })
+}
