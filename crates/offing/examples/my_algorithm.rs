@@ -131,8 +131,8 @@ fn main() -> Result<()> {
     ));
     let config = RunConfig::new("model-td3bc", logged()?).set("alpha=5").dir(dir.path().join("run"));
     let trained = train(&config, &mut hooks)?;
-    let data = mean_return(&trained.data);
-    println!("mean return: learnt policy {:.1?}, the data {data:.1?}", trained.scores.last);
+    let [learnt, data] = [trained.scores.last, mean_return(&trained.data)].map(|r| r.unwrap_or(f64::NAN));
+    println!("model-td3bc: mean return {learnt:.1}, the data {data:.1}");
     Ok(())
 }
 
