@@ -107,11 +107,8 @@ fn forward_wide<K: Kernel>(f: Forward<'_>) {
             }
             for (i, &z) in tile[..height].iter().enumerate() {
                 let at = first + i * LANES;
-                let (line, slopes) = activate::<K::Arithmetic>(z, activation);
-                if let Some(slope) = &mut slope {
-                    write(slope.data_mut(), at, slopes);
-                }
-                write(y.data_mut(), at, line);
+                let slope = slope.as_mut().map(|slope| (slope.data_mut(), at));
+                write(y.data_mut(), at, activate::<K::Arithmetic>(z, activation, slope));
             }
         }
     }
@@ -167,7 +164,7 @@ fn forward_one<K: Kernel>(
         }
         for (q, &z) in sums[..count].iter().enumerate() {
             let at = (first + q) * y.capacity() * LANES;
-            write(y.data_mut(), at, activate::<K::Arithmetic>(z, activation).0);
+            write(y.data_mut(), at, activate::<K::Arithmetic>(z, activation, None));
         }
     }
     if !y.cols().is_multiple_of(LANES) {
@@ -175,24 +172,39 @@ fn forward_one<K: Kernel>(
     }
 }
 
-/// The activation and, for SiLU, whose slope the way back cannot read off the output, its slope.
+/// The activation. SiLU's slope, which the backward pass cannot tell from the output, goes to the given place.
 #[inline(always)]
-fn activate<A: Arithmetic>(z: Line, activation: Option<Activation>) -> (Line, Line) {
-    let (mut y, mut slope) = (z, z);
+fn activate<A: Arithmetic>(
+    mut z: Line,
+    activation: Option<Activation>,
+    slope: Option<(&mut [f32], usize)>,
+) -> Line {
     match activation {
         None => {}
-        // Not `f32::max`: it would hide NaN, and a broken network would go on as a dead one.
-        Some(Activation::Relu) => y.iter_mut().for_each(|z| *z = if 0.0 > *z { 0.0 } else { *z }),
-        Some(Activation::Tanh) => y.iter_mut().for_each(|z| *z = math::tanh::<A>(*z)),
+        Some(Activation::Relu) => {
+            for z in &mut z {
+                // Not `f32::max`: it would hide NaN, and a broken network would go on as a dead one.
+                *z = if 0.0 > *z { 0.0 } else { *z };
+            }
+        }
+        Some(Activation::Tanh) => {
+            for z in &mut z {
+                *z = math::tanh::<A>(*z);
+            }
+        }
         Some(Activation::Silu) => {
+            let mut slopes = z;
             for j in 0..LANES {
                 let s = sigmoid::<A>(z[j]);
-                y[j] = z[j] * s;
-                slope[j] = s + y[j] * (1.0 - s);
+                z[j] *= s;
+                slopes[j] = s + z[j] * (1.0 - s);
+            }
+            if let Some((to, at)) = slope {
+                write(to, at, slopes);
             }
         }
     }
-    (y, slope)
+    z
 }
 
 /// A layer with one output: a dot product per row.
