@@ -11,6 +11,11 @@ macro_rules! invalid {
 }
 pub(crate) use invalid;
 
+/// Refuses a setting unless `ok`.
+pub(crate) fn ensure(ok: bool, key: &str, wanted: &str, found: impl std::fmt::Display) -> Result<()> {
+    if ok { Ok(()) } else { Err(invalid!("{key}: wanted {wanted}, found {found}")) }
+}
+
 /// What can go wrong, worded for the person who typed the command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

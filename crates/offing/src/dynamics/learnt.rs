@@ -99,7 +99,7 @@ impl LearnedTermination {
         for _ in 0..cfg.updates {
             // Terminal rows at even places, others at odd ones.
             let mut draw = |i: usize| {
-                let from = if i % 2 == 0 { &ended } else { &others };
+                let from = if i.is_multiple_of(2) { &ended } else { &others };
                 from[rng.below(from.len())] as usize
             };
             let picks: Vec<usize> = (0..cfg.batch_size).map(&mut draw).collect();
@@ -107,7 +107,7 @@ impl LearnedTermination {
                 load(&rows.obs, &rows.act, &rows.next_obs, picks[i], (&mean, &inverse), x)
             };
             fitter.step(&mut stack, &alone, cfg.batch_size, inputs, |i, logit, gradient| {
-                let label = if i % 2 == 0 { 1.0 } else { 0.0 };
+                let label = if i.is_multiple_of(2) { 1.0 } else { 0.0 };
                 let probability = math::sigmoid::<math::Plain>(logit[0]);
                 gradient[0] = (probability - label) / cfg.batch_size as f32;
                 0.0

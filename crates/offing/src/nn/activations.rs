@@ -11,7 +11,7 @@ use super::shape::Shape;
 #[derive(Clone, Debug)]
 pub struct Activations {
     pub(super) hidden: Vec<PackedMatrix>,
-    /// Which of `hidden` a layer writes. Without a way back, two buffers take turns and stay in the cache.
+    /// Which of `hidden` a layer writes. Without a backward pass, two buffers take turns and stay in the cache.
     slot: Vec<usize>,
     slope: Vec<PackedMatrix>,
     delta: Vec<PackedMatrix>,
@@ -23,7 +23,7 @@ pub struct Activations {
 }
 
 impl Activations {
-    /// Room for `rows` rows, with the way back.
+    /// Room for `rows` rows, forward and backward.
     pub fn new(shape: &Shape, rows: usize) -> Self {
         let hidden = || (0..shape.layers() - 1).map(|l| PackedMatrix::new(rows, shape.outputs(l)));
         let outputs = shape.outputs(shape.layers() - 1);

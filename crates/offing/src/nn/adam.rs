@@ -39,9 +39,7 @@ impl AdamStep {
     pub(super) fn apply_line(&self, w: Line, m: Line, v: Line, grad: Line) -> (Line, Line, Line) {
         let (mut w, mut m, mut v) = (w, m, v);
         for j in 0..LANES {
-            m[j] += (grad[j] - m[j]) * (1.0 - BETA1);
-            v[j] = v[j] * BETA2 + grad[j] * grad[j] * (1.0 - BETA2);
-            w[j] -= self.rate * m[j] / (v[j].sqrt() * self.scale + EPS);
+            self.apply(&mut w[j], &mut m[j], &mut v[j], grad[j]);
         }
         (w, m, v)
     }

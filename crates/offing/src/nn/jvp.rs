@@ -1,7 +1,7 @@
-//! Which way a network's output moves when its weights move: the directional derivative J·v, for tanh networks.
+//! How a network's output moves when its weights move: the directional derivative J·v, for tanh networks.
 //!
-//! Together with the way back (Jᵀ·u, [`Activations::backward`]) this is all that a product with the Fisher matrix of a Gaussian
-//! policy needs: F·v = Jᵀ Σ⁻¹ J v. Layer by layer, with h the activations of the forward pass,
+//! Together with [`Activations::backward`] (Jᵀ·u) it gives products with the Fisher matrix of a Gaussian policy:
+//! F·v = Jᵀ Σ⁻¹ J v. Layer by layer, with h the activations of the forward pass,
 //! dz = h·V + dh·W and dh' = (1 − h'²) ∘ dz, where V is the direction's share of the layer.
 
 use super::activations::Activations;
@@ -138,13 +138,13 @@ impl MlpEnsemble {
         layers.flat_map(|(weight, bias)| weight.into_iter().chain(bias)).collect()
     }
 
-    /// Σ over `parts` of the first network's weights, in the order of the parts and in f64, as [`MlpEnsemble::flat`] has them.
-    pub(crate) fn sum<'s>(mut parts: impl Iterator<Item = &'s MlpEnsemble>) -> Vec<f64> {
-        let Some(first) = parts.next() else { return Vec::new() };
+    /// Σ of the first network's weights over all `terms`, in their order and in f64, laid out as by [`MlpEnsemble::flat`].
+    pub(crate) fn sum<'s>(mut terms: impl Iterator<Item = &'s MlpEnsemble>) -> Vec<f64> {
+        let Some(first) = terms.next() else { return Vec::new() };
         let wide = |panel: &Panel| panel.w.iter().map(|&w| f64::from(w)).collect::<Vec<f64>>();
-        let mut totals: Vec<Vec<f64>> = first.panels().iter().map(wide).collect();
-        for part in parts {
-            for (total, panel) in totals.iter_mut().zip(part.panels()) {
+        let mut totals: Vec<Vec<f64>> = first.panels.iter().map(wide).collect();
+        for term in terms {
+            for (total, panel) in totals.iter_mut().zip(&term.panels) {
                 total.iter_mut().zip(panel.w.iter()).for_each(|(t, &w)| *t += f64::from(w));
             }
         }

@@ -107,19 +107,8 @@ fn forward_wide<K: Kernel>(f: Forward<'_>) {
             }
             for (i, &z) in tile[..height].iter().enumerate() {
                 let at = first + i * LANES;
-                let line = match activation {
-                    None => z,
-                    Some(Activation::Relu) => relu(z),
-                    Some(Activation::Tanh) => tanh::<K::Arithmetic>(z),
-                    Some(Activation::Silu) => {
-                        let (line, slopes) = silu::<K::Arithmetic>(z);
-                        if let Some(slope) = &mut slope {
-                            write(slope.data_mut(), at, slopes);
-                        }
-                        line
-                    }
-                };
-                write(y.data_mut(), at, line);
+                let slope = slope.as_mut().map(|slope| (slope.data_mut(), at));
+                write(y.data_mut(), at, activate::<K::Arithmetic>(z, activation, slope));
             }
         }
     }
@@ -174,14 +163,8 @@ fn forward_one<K: Kernel>(
             }
         }
         for (q, &z) in sums[..count].iter().enumerate() {
-            let line = match activation {
-                None => z,
-                Some(Activation::Relu) => relu(z),
-                Some(Activation::Silu) => silu::<K::Arithmetic>(z).0,
-                Some(Activation::Tanh) => tanh::<K::Arithmetic>(z),
-            };
             let at = (first + q) * y.capacity() * LANES;
-            write(y.data_mut(), at, line);
+            write(y.data_mut(), at, activate::<K::Arithmetic>(z, activation, None));
         }
     }
     if !y.cols().is_multiple_of(LANES) {
@@ -189,31 +172,37 @@ fn forward_one<K: Kernel>(
     }
 }
 
-/// max(z, 0), except that NaN stays NaN: `f32::max` would hide it, and a broken network would go on as a dead one.
+/// The activation. SiLU's slope, which the backward pass cannot tell from the output, goes to the given place.
 #[inline(always)]
-fn relu(mut z: Line) -> Line {
-    for z in &mut z {
-        *z = if 0.0 > *z { 0.0 } else { *z };
-    }
-    z
-}
-
-/// The activation and its slope.
-#[inline(always)]
-fn silu<A: Arithmetic>(z: Line) -> (Line, Line) {
-    let (mut y, mut slope) = (z, z);
-    for j in 0..LANES {
-        let s = sigmoid::<A>(z[j]);
-        y[j] = z[j] * s;
-        slope[j] = s + y[j] * (1.0 - s);
-    }
-    (y, slope)
-}
-
-#[inline(always)]
-fn tanh<A: Arithmetic>(mut z: Line) -> Line {
-    for z in &mut z {
-        *z = math::tanh::<A>(*z);
+fn activate<A: Arithmetic>(
+    mut z: Line,
+    activation: Option<Activation>,
+    slope: Option<(&mut [f32], usize)>,
+) -> Line {
+    match activation {
+        None => {}
+        Some(Activation::Relu) => {
+            for z in &mut z {
+                // Not `f32::max`: it would hide NaN, and a broken network would go on as a dead one.
+                *z = if 0.0 > *z { 0.0 } else { *z };
+            }
+        }
+        Some(Activation::Tanh) => {
+            for z in &mut z {
+                *z = math::tanh::<A>(*z);
+            }
+        }
+        Some(Activation::Silu) => {
+            let mut slopes = z;
+            for j in 0..LANES {
+                let s = sigmoid::<A>(z[j]);
+                z[j] *= s;
+                slopes[j] = s + z[j] * (1.0 - s);
+            }
+            if let Some((to, at)) = slope {
+                write(to, at, slopes);
+            }
+        }
     }
     z
 }

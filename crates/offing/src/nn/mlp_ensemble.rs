@@ -10,9 +10,8 @@ use super::matmul::Simd;
 use super::packed_matrix::PackedMatrix;
 use super::scratch_pool::ScratchPool;
 use super::shape::Shape;
-use super::shard::Shard;
 use super::thread_pool::ThreadPool;
-use super::weight_gradient::{Sources, gradient_panel, polyak};
+use super::weight_gradient::polyak;
 use crate::rng::Rng;
 
 /// Rows a thread takes at once when a network is only evaluated: their activations fit the second-level cache.
@@ -41,10 +40,11 @@ pub enum Keep {
 /// `nets` networks of one shape.
 #[derive(Clone, Debug)]
 pub struct MlpEnsemble {
-    shape: Shape,
+    pub(super) shape: Shape,
     nets: usize,
-    panels: Vec<Panel>,
-    simd: Simd,
+    /// Network after network, in the order of the shape's units.
+    pub(super) panels: Vec<Panel>,
+    pub(super) simd: Simd,
     scratch: ScratchPool<(PackedMatrix, Activations)>,
 }
 
@@ -131,7 +131,7 @@ impl MlpEnsemble {
         Net { shape: &self.shape, panels: &self.panels[net * per_net..][..per_net], simd: self.simd }
     }
 
-    /// Network `net` takes over the weights of network `from` of `other`, which has the same shape.
+    /// Copies the weights of network `from` of `other`, which has the same shape, to network `net`.
     pub fn copy_weights(&mut self, net: usize, other: &MlpEnsemble, from: usize) {
         assert_eq!(self.shape, other.shape, "networks of one shape");
         let per_net = self.shape.units.len();
@@ -171,22 +171,6 @@ impl MlpEnsemble {
         });
     }
 
-    /// Fills the first network's weights with a gradient: that of a network of this shape, the shards' first, summed over
-    /// the rows of `count` shards.
-    pub(crate) fn set_to_gradient<'s>(&mut self, count: usize, shard: impl Fn(usize) -> &'s Shard + Sync) {
-        let (shape, simd) = (&self.shape, self.simd);
-        for (&(layer, index), panel) in shape.units.iter().zip(&mut self.panels) {
-            let sources = Sources { count, shard: &shard, net: 0, layer };
-            gradient_panel(simd, &sources, shape.inputs(layer), index, shape.outputs(layer), &mut panel.w);
-        }
-    }
-
-    /// Shape, kernels and the panels of networks `nets`.
-    pub(super) fn parts(&mut self, nets: std::ops::Range<usize>) -> (&Shape, Simd, &mut [Panel]) {
-        let per_net = self.shape.units.len();
-        (&self.shape, self.simd, &mut self.panels[nets.start * per_net..nets.end * per_net])
-    }
-
     /// target ← (1 − τ)·target + τ·w for every network.
     pub fn average_targets(&mut self, pool: &ThreadPool, tau: f32) {
         pool.for_each_mut(&mut self.panels, |_, panel| {
@@ -211,11 +195,6 @@ impl MlpEnsemble {
         let per_net = self.shape.units.len();
         let bad = self.panels.iter().position(|p| p.w.iter().any(|w| !w.is_finite()))?;
         Some((bad / per_net, self.shape.units[bad % per_net].0))
-    }
-
-    /// All panels, network after network, in storage order.
-    pub(super) fn panels(&self) -> &[Panel] {
-        &self.panels
     }
 
     /// What this ensemble keeps, with the suffix of its tensors' names.
@@ -250,7 +229,7 @@ impl MlpEnsemble {
     }
 }
 
-/// What is kept per weight.
+/// The numbers that belong to a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
     /// The weight.
@@ -265,12 +244,7 @@ pub enum Field {
 
 impl Field {
     fn of(self, panel: &Panel) -> &Buf {
-        match self {
-            Self::Weight => &panel.w,
-            Self::First => &panel.m,
-            Self::Second => &panel.v,
-            Self::Target => &panel.target,
-        }
+        [&panel.w, &panel.m, &panel.v, &panel.target][self as usize]
     }
 
     fn of_mut(self, panel: &mut Panel) -> &mut Buf {

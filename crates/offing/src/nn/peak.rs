@@ -1,4 +1,4 @@
-//! What the machine could do at best: the yardstick of every speed figure of this module.
+//! The machine's peak speed, to compare every speed figure of this module with.
 
 use std::time::Instant;
 
@@ -8,9 +8,9 @@ use super::thread_pool::ThreadPool;
 /// Rounds of one measurement: some 4 ms on a core of 3 GHz.
 const ROUNDS: usize = 400_000;
 
-/// Multiply-adds from registers alone on every thread of the team: floating-point operations a second.
+/// Multiply-adds from registers alone on every thread of the pool: floating-point operations a second.
 ///
-/// It says what the machine gives *now*; measure it in turns with whatever is compared with it.
+/// The figure holds for *now*: measure it in turns with whatever is compared with it.
 pub fn peak(pool: &ThreadPool) -> f64 {
     let simd = Simd::detect();
     let start = Instant::now();

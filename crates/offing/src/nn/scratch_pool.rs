@@ -1,4 +1,4 @@
-//! Working memory that is made once and lent out again and again.
+//! Working memory that is allocated once and reused.
 
 use std::sync::Mutex;
 

@@ -1,4 +1,4 @@
-//! Gradient steps. Every one of the library is made of the parts in this file.
+//! Gradient steps: every one in the library is built from this file.
 //!
 //! A batch is cut into [`Shard`]s. Each thread takes a shard forward through the networks, puts the loss's gradient at
 //! their outputs, and takes it back; no row waits for another. Then [`MlpEnsemble::train`] sums each weight's gradient
@@ -32,7 +32,7 @@ use super::mlp_ensemble::MlpEnsemble;
 use super::packed_matrix::PackedMatrix;
 use super::shape::Shape;
 use super::thread_pool::ThreadPool;
-use super::weight_gradient::{Sources, Update, train_panel};
+use super::weight_gradient::{Gradient, Update, train_panel};
 
 /// Rows `rows` of a batch, and what one or more networks of an ensemble compute for them.
 #[derive(Clone, Debug)]
@@ -99,14 +99,33 @@ impl MlpEnsemble {
         shard: impl Fn(usize) -> &'s Shard + Sync,
         step: &TrainStep<'_>,
     ) {
-        let (shape, simd, panels) = self.parts(nets);
-        let per_net = shape.units.len();
-        pool.for_each_mut(panels, |i, panel| {
-            let (net, (layer, index)) = (i / per_net, shape.units[i % per_net]);
-            let sources = Sources { count, shard: &shard, net, layer };
-            let decay = step.decay.get(layer).copied().unwrap_or(0.0);
-            let update = Update { adam: step.adam, decay, tau: step.tau };
-            train_panel(simd, &sources, shape.inputs(layer), index, shape.outputs(layer), panel, update);
+        self.apply_gradient(pool, nets, count, shard, |layer| Update {
+            adam: Some(step.adam),
+            decay: step.decay.get(layer).copied().unwrap_or(0.0),
+            tau: step.tau,
+        });
+    }
+
+    /// Fills the first network's weights with a gradient: that of a network of this shape, the shards' first.
+    pub(crate) fn set_to_gradient<'s>(&mut self, count: usize, shard: impl Fn(usize) -> &'s Shard + Sync) {
+        let store = Update { adam: None, decay: 0.0, tau: None };
+        self.apply_gradient(&ThreadPool::new(1), 0..1, count, shard, |_| store);
+    }
+
+    fn apply_gradient<'s>(
+        &mut self,
+        pool: &ThreadPool,
+        nets: Range<usize>,
+        count: usize,
+        shard: impl Fn(usize) -> &'s Shard + Sync,
+        update: impl Fn(usize) -> Update + Sync,
+    ) {
+        let (shape, simd, per_net) = (&self.shape, self.simd, self.shape.units.len());
+        let panels = &mut self.panels[nets.start * per_net..nets.end * per_net];
+        pool.for_each_mut(panels, |i, to| {
+            let (net, (layer, panel)) = (i / per_net, shape.units[i % per_net]);
+            let gradient = Gradient { count, shard: &shard, net, layer, panel };
+            train_panel(simd, &gradient, (shape.inputs(layer), shape.outputs(layer)), to, update(layer));
         });
     }
 }
@@ -132,7 +151,7 @@ impl Fitter {
     /// One step of the first network of `net` on a batch of `rows` rows; returns the loss before it.
     ///
     /// `load(row, x)` fills a row's inputs. `loss(row, out, gradient)` gets its outputs, fills ∂loss/∂outputs, which starts
-    /// as zeros, and returns the row's part of the loss.
+    /// as zeros, and returns the row's share of the loss.
     pub fn step(
         &mut self,
         net: &mut MlpEnsemble,
@@ -169,7 +188,7 @@ impl Fitter {
         self.losses().fold(0.0, |total, loss| total + loss)
     }
 
-    /// Each row's part of the last step's loss, in order.
+    /// Each row's share of the last step's loss, in order.
     pub fn losses(&self) -> impl Iterator<Item = f64> {
         self.shards.iter().flat_map(|(_, losses)| losses.iter().copied())
     }

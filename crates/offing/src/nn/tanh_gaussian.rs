@@ -15,9 +15,9 @@ const HALF_LN_TAU: f32 = 0.918_938_5;
 /// Where the standard normal ε of each row comes from.
 #[derive(Clone, Copy, Debug)]
 pub enum Noise<'a> {
-    /// Drawn: row i has its own stream under this key, so the draw does not depend on how rows are shared out.
+    /// Drawn: row i has its own stream under this key, so it does not depend on how rows are shared out.
     Key(u64),
-    /// Given, one row a row (for tests against other implementations).
+    /// Given for each row (for tests against other implementations).
     Given(ArrayView2<'a, f32>),
     /// None: the mean action.
     Zero,
@@ -50,7 +50,7 @@ pub struct TanhGaussianHead {
     width: usize,
     low: f32,
     high: f32,
-    clip: bool,
+    clipped: bool,
     mean: Vec<f32>,
     log_std: Vec<f32>,
     eps: Vec<f32>,
@@ -70,7 +70,7 @@ impl TanhGaussianHead {
             width,
             low: range[0],
             high: range[1],
-            clip: false,
+            clipped: false,
             mean: flat(),
             log_std: flat(),
             eps: flat(),
@@ -81,10 +81,10 @@ impl TanhGaussianHead {
         }
     }
 
-    /// With `clip`, actions are a plain Gaussian's, cut to [-1, 1], and `log_prob` is its log-density before the cut. Such
-    /// a head has no [`TanhGaussianHead::gradient`].
+    /// With `clip`, actions are a plain Gaussian's, clipped to [-1, 1], and `log_prob` is the log-density before that.
+    /// Such a head has no [`TanhGaussianHead::gradient`].
     pub fn clipped(mut self, clip: bool) -> Self {
-        self.clip = clip;
+        self.clipped = clip;
         self
     }
 
@@ -95,8 +95,8 @@ impl TanhGaussianHead {
         noise.fill(first, self.width, &mut self.eps[..n]);
         out.store_flat(&mut self.mean[..n], self.width, 0);
         out.store_flat(&mut self.log_std[..n], self.width, self.width);
-        if self.clip {
-            self.cut(n)
+        if self.clipped {
+            self.clip(n)
         } else {
             squash(simd, self, n)
         }
@@ -106,7 +106,7 @@ impl TanhGaussianHead {
         }
     }
 
-    fn cut(&mut self, n: usize) {
+    fn clip(&mut self, n: usize) {
         for i in 0..n {
             let log_std = self.log_std[i].clamp(self.low, self.high);
             self.std[i] = log_std.exp();
@@ -130,7 +130,7 @@ impl TanhGaussianHead {
         dact: &[f32],
         dout: &mut PackedMatrix,
     ) {
-        assert!(!self.clip, "a clipped action has no gradient");
+        assert!(!self.clipped, "a clipped action has no gradient");
         for row in 0..rows {
             let dlog_prob = dlog_prob(row);
             for j in 0..self.width {

@@ -1,4 +1,4 @@
-//! Named tensors: how networks and optimisers go to disk and come back, bit for bit.
+//! Named tensors: networks and optimisers on disk, bit for bit.
 //!
 //! ```
 //! use offing::nn::Tensors;
@@ -17,7 +17,7 @@ use safetensors::{Dtype, SafeTensors};
 use sha2::{Digest, Sha256};
 
 use super::mlp_ensemble::{Field, MlpEnsemble};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 
 /// Key of the checksum in a file's metadata.
 const CHECKSUM: &str = "offing_sha256";
@@ -82,7 +82,7 @@ impl Tensors {
         self.0.keys().map(String::as_str)
     }
 
-    /// Takes over all tensors of `other`, with `prefix.` before their names.
+    /// Adds all tensors of `other`, with `prefix.` before their names.
     pub fn put_all(&mut self, prefix: &str, other: Tensors) {
         self.0.extend(other.0.into_iter().map(|(name, tensor)| (format!("{prefix}.{name}"), tensor)));
     }
@@ -103,15 +103,14 @@ impl Tensors {
         let views: std::result::Result<Vec<_>, _> = views.collect();
         views
             .and_then(|views| safetensors::serialize(views, Some(metadata)))
-            .map_err(|e| Error::Invalid(format!("cannot write tensors: {e}")))
+            .map_err(|e| invalid!("cannot write tensors: {e}"))
     }
 
     /// Reads the content of a safetensors file. A checksum that does not fit is an error; a file without one, as other
-    /// programs write it, is taken as it is.
+    /// programs write it, is accepted.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let file = SafeTensors::deserialize(bytes).map_err(|e| {
-            Error::Invalid(format!("wanted safetensors, found something else or a damaged file ({e})"))
-        })?;
+        let file = SafeTensors::deserialize(bytes)
+            .map_err(|e| invalid!("wanted safetensors, found something else or a damaged file ({e})"))?;
         let tensor = |view: TensorView<'_>| Tensor {
             dtype: view.dtype(),
             shape: view.shape().to_vec(),
@@ -123,7 +122,7 @@ impl Tensors {
             .and_then(|(_, m)| m.metadata().as_ref().and_then(|m| m.get(CHECKSUM).cloned()));
         match kept {
             Some(kept) if kept != read.checksum() => Err(Error::Invalid(
-                "wanted tensors that fit the file's checksum, found others: the file is damaged; use another copy"
+                "wanted tensors that match the file's checksum, found others: the file is damaged; use another copy"
                     .into(),
             )),
             _ => Ok(read),
@@ -144,58 +143,53 @@ impl Tensors {
         let wanted = format!("{dtype:?} of shape {shape:?}");
         match self.0.get(name) {
             Some(t) if t.dtype == dtype && t.shape == shape => Ok(t),
-            Some(t) => Err(Error::Invalid(format!(
+            Some(t) => Err(invalid!(
                 "tensor `{name}`: wanted {wanted}, found {:?} of shape {:?}; the file belongs to another configuration",
-                t.dtype, t.shape
-            ))),
-            None => Err(Error::Invalid(format!(
+                t.dtype,
+                t.shape
+            )),
+            None => Err(invalid!(
                 "tensor `{name}`: wanted {wanted}, found no such tensor; the file is of another kind"
-            ))),
+            )),
         }
     }
 }
 
 impl MlpEnsemble {
     /// Adds `<prefix>.<net>.<layer>.weight` and `.bias`, in PyTorch's layout, and `….m`, `.v` and `.target` of each
-    /// where the stack keeps them.
+    /// where the ensemble keeps them.
     pub fn save(&self, prefix: &str, to: &mut Tensors) {
-        self.each(prefix, |stack, net, l, field, name, shape| {
-            let (weight, bias) = stack.get(net, l, field);
+        for (net, l, field, name, shape) in self.layers(prefix) {
+            let (weight, bias) = self.get(net, l, field);
             to.put_f32(name("weight"), &shape, weight);
             to.put_f32(name("bias"), &shape[..1], bias);
-            Ok(())
-        })
-        .expect("adding tensors does not fail");
+        }
     }
 
-    /// Takes back what [`MlpEnsemble::save`] added.
+    /// Restores what [`MlpEnsemble::save`] added.
     pub fn load(&mut self, prefix: &str, from: &Tensors) -> Result<()> {
         let mut found = Vec::new();
-        self.each(prefix, |_, net, l, field, name, shape| {
-            let weight = from.f32(&name("weight"), &shape)?;
-            let bias = from.f32(&name("bias"), &shape[..1])?;
+        for (net, l, field, name, shape) in self.layers(prefix) {
+            let (weight, bias) = (from.f32(&name("weight"), &shape)?, from.f32(&name("bias"), &shape[..1])?);
             found.push((net, l, field, weight, bias));
-            Ok(())
-        })?;
+        }
         for (net, l, field, weight, bias) in found {
             self.set(net, l, field, &weight, &bias);
         }
         Ok(())
     }
 
-    fn each(
+    /// Network, layer, field, the names of its tensors and the shape of its weight, for all that this ensemble keeps.
+    fn layers(
         &self,
         prefix: &str,
-        mut visit: impl FnMut(&Self, usize, usize, Field, &dyn Fn(&str) -> String, [usize; 2]) -> Result<()>,
-    ) -> Result<()> {
-        for net in 0..self.nets() {
-            for l in 0..self.shape().layers() {
-                for (field, suffix) in self.fields() {
-                    let name = |what: &str| format!("{prefix}.{net}.{l}.{what}{suffix}");
-                    visit(self, net, l, field, &name, [self.shape().outputs(l), self.shape().inputs(l)])?;
-                }
-            }
-        }
-        Ok(())
+    ) -> impl Iterator<Item = (usize, usize, Field, impl Fn(&str) -> String, [usize; 2])> {
+        let all = (0..self.nets()).flat_map(|net| (0..self.shape().layers()).map(move |l| (net, l)));
+        all.flat_map(move |(net, l)| {
+            self.fields().map(move |(field, suffix)| {
+                let name = move |what: &str| format!("{prefix}.{net}.{l}.{what}{suffix}");
+                (net, l, field, name, [self.shape().outputs(l), self.shape().inputs(l)])
+            })
+        })
     }
 }

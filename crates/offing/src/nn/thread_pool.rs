@@ -1,13 +1,14 @@
-//! Threads that share one job after another.
+//! The thread pool of training. Gradient steps and networks use this pool, data and evaluation use rayon's, and
+//! `offing-knn` has one of its own for searches.
 //!
 //! A gradient step is a handful of jobs of a millisecond, so handing one over must cost microseconds: workers spin for
 //! a moment before they sleep, and a job whose tasks are all taken ends without waiting for sleepers to wake.
 //!
 //! ```
 //! use offing::nn::ThreadPool;
-//! let team = ThreadPool::new(2);
+//! let pool = ThreadPool::new(2);
 //! let mut squares = vec![0usize; 100];
-//! team.for_each_mut(&mut squares, |i, square| *square = i * i);
+//! pool.for_each_mut(&mut squares, |i, square| *square = i * i);
 //! assert_eq!(squares[99], 9801);
 //! ```
 
@@ -71,7 +72,7 @@ unsafe impl Sync for Shared {}
 unsafe impl Send for Shared {}
 
 impl ThreadPool {
-    /// A team of `threads` threads (at least 1), the caller included.
+    /// A pool of `threads` threads (at least 1), the caller included.
     pub fn new(threads: usize) -> Self {
         let helpers = threads.max(1) - 1;
         let shared = Arc::new(Shared {
@@ -85,14 +86,14 @@ impl ThreadPool {
         let workers = (0..helpers)
             .filter_map(|id| {
                 let shared = shared.clone();
-                // A thread that cannot be started leaves a smaller team: same results, later.
+                // A thread that cannot be started leaves a smaller pool: the same results, later.
                 thread::Builder::new().name(format!("offing-{id}")).spawn(move || shared.work(id)).ok()
             })
             .collect();
         Self(Arc::new(Inner { shared, workers, busy: Mutex::new(()) }))
     }
 
-    /// A team as large as the machine.
+    /// A pool as large as the machine.
     pub fn of_machine() -> Self {
         Self::new(thread::available_parallelism().map_or(1, usize::from))
     }
@@ -180,7 +181,7 @@ impl Shared {
         }
     }
 
-    /// A worker's life.
+    /// What a worker does until the pool is dropped.
     fn work(&self, id: usize) {
         let mut served = 0;
         loop {
@@ -201,7 +202,7 @@ impl Shared {
         }
     }
 
-    /// Waits for a job other than `served` and enters it; `None` when the team is gone.
+    /// Waits for a job other than `served` and enters it; `None` when the pool is dropped.
     fn enter(&self, id: usize, served: u64) -> Option<u64> {
         let mut turns = 0u32;
         loop {
@@ -246,7 +247,7 @@ impl Drop for Inner {
         self.shared.quit.store(true, Ordering::SeqCst);
         for worker in self.workers.drain(..) {
             worker.thread().unpark();
-            // A worker that panicked outside a task has nothing left to tell.
+            // A worker that panicked outside a task has nothing left to report.
             let _ = worker.join();
         }
     }

@@ -7,19 +7,20 @@ use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, tiles};
 use super::packed_matrix::PackedMatrix;
 use super::shard::Shard;
 
-/// What one layer's weight gradient is summed over: the rows of all shards, in order.
-pub(super) struct Sources<'a, 's> {
+/// The gradient of one panel of weights: a sum over the rows of all shards, in order.
+pub(super) struct Gradient<'a, 's> {
     /// Number of shards.
     pub count: usize,
     pub shard: &'a (dyn Fn(usize) -> &'s Shard + Sync),
-    /// Which of the shards' networks, and which of its layers.
+    /// Which of the shards' networks, which of its layers and which of its panels.
     pub net: usize,
     pub layer: usize,
+    pub panel: usize,
 }
 
-impl Sources<'_, '_> {
+impl Gradient<'_, '_> {
     /// The layer's input, its output gradient and the number of rows in shard `i`.
-    fn part(&self, i: usize) -> (&PackedMatrix, &PackedMatrix, usize) {
+    fn terms(&self, i: usize) -> (&PackedMatrix, &PackedMatrix, usize) {
         let shard = (self.shard)(i);
         let (x, dy) = shard.nets[self.net].source(self.layer, &shard.x);
         (x, dy, shard.rows.len())
@@ -29,7 +30,8 @@ impl Sources<'_, '_> {
 /// What to do with a weight's gradient.
 #[derive(Clone, Copy)]
 pub(super) struct Update {
-    pub adam: AdamStep,
+    /// Without a step, the gradient takes the weight's place.
+    pub adam: Option<AdamStep>,
     /// Added to the gradient: decay · weight. Biases do not decay.
     pub decay: f32,
     /// Move the target copy this far towards the new weights.
@@ -37,22 +39,15 @@ pub(super) struct Update {
 }
 
 dispatch!(
-    /// Sums the gradient of panel number `index` and lets Adam apply it.
+    /// Sums the gradient of a panel of a layer with so many inputs and outputs, and applies it.
     train_panel, train_panel_wide, train_panel_avx2,
-    (sources: &Sources<'_, '_>, inputs: usize, index: usize, outputs: usize, panel: &mut Panel, update: Update)
-);
-dispatch!(
-    /// Sums the gradient of panel number `index` into `grad`, which has the panel's layout.
-    gradient_panel, gradient_panel_wide, gradient_panel_avx2,
-    (sources: &Sources<'_, '_>, inputs: usize, index: usize, outputs: usize, grad: &mut [f32])
+    (gradient: &Gradient<'_, '_>, size: (usize, usize), panel: &mut Panel, update: Update)
 );
 
 #[inline(always)]
 fn train_panel_wide<K: Kernel>(
-    sources: &Sources<'_, '_>,
-    inputs: usize,
-    index: usize,
-    outputs: usize,
+    gradient: &Gradient<'_, '_>,
+    (inputs, outputs): (usize, usize),
     panel: &mut Panel,
     update: Update,
 ) {
@@ -60,14 +55,15 @@ fn train_panel_wide<K: Kernel>(
     let with_target = update.tau.is_some();
     if outputs == 1 {
         for block in 0..(inputs + 1).div_ceil(LANES) {
-            let grad = gradient_column(sources, block);
+            let grad = gradient_column(gradient, block);
             let mut decay = [0.0; LANES];
             decay[..(inputs - block * LANES).min(LANES)].fill(update.decay);
             step_line(block, grad, decay, (w, m, v, target), update);
         }
         return;
     }
-    assert!(w.len() >= (inputs + 1) * LANES && w.len() == m.len() && w.len() == v.len());
+    assert!(w.len() >= (inputs + 1) * LANES);
+    assert!(update.adam.is_none() || w.len() == m.len() && w.len() == v.len());
     assert!(!with_target || target.len() == w.len());
     for strip in 0..(inputs + 1).div_ceil(LANES) {
         let width = (inputs + 1 - strip * LANES).min(LANES);
@@ -83,7 +79,7 @@ fn train_panel_wide<K: Kernel>(
                 }
             }
         };
-        let block = gradient_block::<K>(sources, strip, width, index, fetch);
+        let block = gradient_block::<K>(gradient, strip, width, fetch);
         for (i, &grad) in lines.clone().zip(&block) {
             let decay = [if i < inputs { update.decay } else { 0.0 }; LANES];
             step_line(i, grad, decay, (w, m, v, target), update);
@@ -91,7 +87,7 @@ fn train_panel_wide<K: Kernel>(
     }
 }
 
-/// Applies Adam and Polyak averaging to line `i` of a panel.
+/// Applies the gradient of line `i` of a panel.
 #[inline(always)]
 fn step_line(
     i: usize,
@@ -101,11 +97,12 @@ fn step_line(
     update: Update,
 ) {
     let at = i * LANES;
+    let Some(adam) = update.adam else { return write(w, at, grad) };
     let old = read(w, at);
     for j in 0..LANES {
         grad[j] += decay[j] * old[j];
     }
-    let (new, first, second) = update.adam.apply_line(old, read(m, at), read(v, at), grad);
+    let (new, first, second) = adam.apply_line(old, read(m, at), read(v, at), grad);
     write(w, at, new);
     write(m, at, first);
     write(v, at, second);
@@ -123,46 +120,24 @@ pub(super) fn polyak(mut target: Line, w: Line, tau: f32) -> Line {
     target
 }
 
-#[inline(always)]
-fn gradient_panel_wide<K: Kernel>(
-    sources: &Sources<'_, '_>,
-    inputs: usize,
-    index: usize,
-    outputs: usize,
-    grad: &mut [f32],
-) {
-    for strip in 0..(inputs + 1).div_ceil(LANES) {
-        if outputs == 1 {
-            write(grad, strip * LANES, gradient_column(sources, strip));
-            continue;
-        }
-        let width = (inputs + 1 - strip * LANES).min(LANES);
-        let block = gradient_block::<K>(sources, strip, width, index, |_| ());
-        for (i, &line) in block[..width].iter().enumerate() {
-            write(grad, (strip * LANES + i) * LANES, line);
-        }
-    }
-}
-
 /// Σ_rows x[row][k] · dy[row][j] for `width` inputs k from `strip`·16 and the outputs j of a panel. `fetch` gets
 /// the inputs that are summed next, for the last time.
 ///
 /// Shard by shard, so that what is multiplied at a time is 16 KiB for shards of 128 rows. Each sum keeps its order.
 #[inline(always)]
 fn gradient_block<K: Kernel>(
-    sources: &Sources<'_, '_>,
+    gradient: &Gradient<'_, '_>,
     strip: usize,
     width: usize,
-    panel: usize,
     fetch: impl Fn(std::ops::Range<usize>),
 ) -> [Line; LANES] {
     let mut block = [[0.0; LANES]; LANES];
-    for shard in 0..sources.count {
-        let (x, dy, rows) = sources.part(shard);
+    for shard in 0..gradient.count {
+        let (x, dy, rows) = gradient.terms(shard);
         let x = &x.data()[strip * x.capacity() * LANES..][..rows * LANES];
-        let dy = &dy.data()[panel * dy.capacity() * LANES..][..rows * LANES];
+        let dy = &dy.data()[gradient.panel * dy.capacity() * LANES..][..rows * LANES];
         for (first, height) in tiles(width) {
-            if shard + 1 == sources.count {
+            if shard + 1 == gradient.count {
                 fetch(first..first + height);
             }
             let mut tile: Tile = [[0.0; LANES]; TILE];
@@ -180,10 +155,10 @@ fn gradient_block<K: Kernel>(
 
 /// The same for a layer with one output: sixteen inputs from 16·`strip`.
 #[inline(always)]
-fn gradient_column(sources: &Sources<'_, '_>, strip: usize) -> Line {
+fn gradient_column(gradient: &Gradient<'_, '_>, strip: usize) -> Line {
     let mut sum = [0.0; LANES];
-    for shard in 0..sources.count {
-        let (x, dy, rows) = sources.part(shard);
+    for shard in 0..gradient.count {
+        let (x, dy, rows) = gradient.terms(shard);
         let first = strip * x.capacity() * LANES;
         for row in 0..rows {
             let (x, d) = (read(x.data(), first + row * LANES), dy.get(row, 0));

@@ -4,7 +4,7 @@ use super::config::BaselineConfig;
 use super::policy::Standardizer;
 use super::regression::Regression;
 use crate::batch::Mat;
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::nn::{Activation, Init, Keep, MlpEnsemble, Shape, Tensors, ThreadPool, Weights};
 use crate::rng::Rng;
 
@@ -12,7 +12,7 @@ use crate::rng::Rng;
 const TIME: f32 = 1000.0;
 const POWERS: usize = 4;
 
-/// Standardised states are cut here: far states should not have absurd values.
+/// Standardised states are clipped here, so that far states get sane values.
 const FAR: f32 = 10.0;
 
 /// A value function with its optimiser.
@@ -26,7 +26,7 @@ pub struct Baseline {
 }
 
 impl Baseline {
-    /// A fresh baseline, which is 0 everywhere until it was fitted.
+    /// A fresh baseline, which is 0 everywhere until it is fitted.
     pub fn new(cfg: &BaselineConfig, standardizer: Standardizer, rng: &mut Rng) -> Self {
         let shape = Shape::new(standardizer.width() + POWERS, &cfg.hidden, 1, Activation::Relu);
         let net = MlpEnsemble::new(shape, 1, Init::Uniform, Keep::Weights, rng);
@@ -68,10 +68,10 @@ impl Baseline {
             loss = self.regression.pass(pool, (returns.len(), batch), load, target, rng, &mut || Ok(()))?;
         }
         if !loss.is_finite() {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "the baseline's loss became {loss} after {} steps; lower npg.baseline.lr",
                 self.regression.fitter.steps
-            )));
+            ));
         }
         Ok(loss * scale.powi(2) / square.max(1e-12))
     }
@@ -83,7 +83,7 @@ impl Baseline {
         out
     }
 
-    /// Takes back what [`Baseline::save`] gave.
+    /// Restores what [`Baseline::save`] returned.
     pub fn load(&mut self, from: &Tensors) -> Result<()> {
         let scale = from.f64("scale", 1)?[0];
         self.regression.load(from)?;
@@ -92,7 +92,7 @@ impl Baseline {
     }
 }
 
-/// Features of a state at its time: the state, standardised and cut, and four powers of the time.
+/// Features of a state at its time: the state, standardised and clipped, and four powers of the time.
 fn features(standardizer: &Standardizer, obs: &Mat, time: &[u32], row: usize, x: &mut [f32]) {
     let (state, powers) = x.split_at_mut(standardizer.width());
     standardizer.apply(obs.row(row), state);

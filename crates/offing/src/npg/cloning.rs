@@ -4,7 +4,7 @@ use super::config::NpgConfig;
 use super::policy::GaussianPolicy;
 use super::regression::Regression;
 use crate::batch::Batch;
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::nn::ThreadPool;
 use crate::rng::Rng;
 
@@ -26,9 +26,9 @@ pub fn clone_behaviour(
         loss = regression.pass(pool, (data.len(), batch), load, |row, j| data.act[[row, j]], rng, tick)?;
     }
     if !loss.is_finite() {
-        return Err(Error::Invalid(format!(
+        return Err(invalid!(
             "the cloning loss became {loss}; check the data for non-finite values, or lower npg.clone_lr"
-        )));
+        ));
     }
     policy.net.copy_weights(0, &regression.net, 0);
     Ok(loss)

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Result, ensure};
 
 /// Natural policy gradient. Defaults are those of MOReL's authors (`mjrl`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,42 +71,35 @@ impl Default for BaselineConfig {
 }
 
 impl NpgConfig {
-    /// Says what is wrong with the values, if anything.
+    /// Reports the first value that is not valid.
     pub fn validate(&self) -> Result<()> {
-        let fail = |what: String| Err(Error::Invalid(format!("npg.{what}")));
-        for (name, hidden) in [("hidden", &self.hidden), ("baseline.hidden", &self.baseline.hidden)] {
+        for (key, hidden) in [("npg.hidden", &self.hidden), ("npg.baseline.hidden", &self.baseline.hidden)] {
             // A layer of one unit is kept as a column and has no activation.
-            if hidden.iter().any(|&width| width < 2) {
-                return fail(format!("{name}: wanted widths of at least 2, found {hidden:?}"));
-            }
+            let wide = hidden.iter().all(|&width| width > 1);
+            ensure(wide, key, "widths of at least 2", format!("{hidden:?}"))?;
         }
         let [low, high] = self.log_std_range;
-        if !(low <= high && low.is_finite() && high.is_finite()) {
-            return fail(format!("log_std_range: wanted a lower and an upper bound, found [{low}, {high}]"));
+        let ordered = low <= high && low.is_finite() && high.is_finite();
+        ensure(ordered, "npg.log_std_range", "a lower and an upper bound", format!("[{low}, {high}]"))?;
+        let inside = (low..=high).contains(&self.log_std);
+        ensure(inside, "npg.log_std", &format!("a number from {low} to {high}"), self.log_std)?;
+        for (key, share) in [("npg.gamma", self.gamma), ("npg.lambda", self.lambda)] {
+            ensure((0.0..=1.0).contains(&share), key, "a number from 0 to 1", share)?;
         }
-        if !(low..=high).contains(&self.log_std) {
-            return fail(format!("log_std: wanted a number from {low} to {high}, found {}", self.log_std));
-        }
-        for (name, value) in [("gamma", self.gamma), ("lambda", self.lambda)] {
-            if !(0.0..=1.0).contains(&value) {
-                return fail(format!("{name}: wanted a number from 0 to 1, found {value}"));
-            }
-        }
-        for (name, value) in [
-            ("step_size", self.step_size),
-            ("clone_lr", self.clone_lr),
-            ("baseline.lr", self.baseline.lr),
-            ("damping", self.damping),
+        for (key, value) in [
+            ("npg.step_size", self.step_size),
+            ("npg.clone_lr", self.clone_lr),
+            ("npg.baseline.lr", self.baseline.lr),
+            ("npg.damping", self.damping),
         ] {
-            if !(value > 0.0 && value.is_finite()) {
-                return fail(format!("{name}: wanted a positive number, found {value}"));
-            }
+            ensure(value > 0.0 && value.is_finite(), key, "a positive number", value)?;
         }
-        if !(self.baseline.decay >= 0.0 && self.baseline.decay.is_finite()) {
-            return fail(format!("baseline.decay: wanted a number from 0, found {}", self.baseline.decay));
-        }
-        if self.cg_iterations == 0 || self.baseline.epochs == 0 {
-            return fail("cg_iterations and baseline.epochs: wanted at least 1, found 0".into());
+        let decay = self.baseline.decay;
+        ensure(decay >= 0.0 && decay.is_finite(), "npg.baseline.decay", "a number from 0", decay)?;
+        for (key, count) in
+            [("npg.cg_iterations", self.cg_iterations), ("npg.baseline.epochs", self.baseline.epochs)]
+        {
+            ensure(count > 0, key, "at least 1", count)?;
         }
         Ok(())
     }

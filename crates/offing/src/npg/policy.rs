@@ -1,7 +1,7 @@
 //! The policy π(a|s) = N(μ(s), diag σ²): a tanh network for μ, and a log σ that does not depend on the state.
 //!
-//! Its actions have no bound; a world cuts them to [-1, 1]. The density is that of the action before the cut, so the cut
-//! is part of the world and the gradient stays exact.
+//! Its actions have no bound; the environment clips them to [-1, 1]. The density is that of the action before clipping:
+//! the clip is part of the environment, so the gradient stays exact.
 
 use ndarray::{ArrayView1, ArrayView2, Axis};
 
@@ -15,7 +15,7 @@ use crate::sac::Actor;
 /// Rows a thread draws noise for at once.
 const CHUNK: usize = 128;
 
-/// A deviation below this is that of a constant column, which is only shifted.
+/// A column with a smaller deviation counts as constant and is only shifted.
 const CONSTANT: f64 = 1e-6;
 
 /// A Gaussian policy.
@@ -27,7 +27,7 @@ pub struct GaussianPolicy {
     pub(super) standardizer: Standardizer,
 }
 
-/// How states are brought to mean 0 and deviation 1 before a network sees them.
+/// Brings states to mean 0 and deviation 1 for a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standardizer {
     shift: Vec<f32>,
@@ -96,13 +96,13 @@ impl GaussianPolicy {
         &self.log_std
     }
 
-    /// Entropy of the distribution before the cut, in nats.
+    /// Entropy of the distribution before clipping, in nats.
     pub fn entropy(&self) -> f64 {
         let half = 0.5 * (1.0 + std::f64::consts::TAU.ln());
         self.log_std.iter().map(|&l| f64::from(l) + half).sum()
     }
 
-    /// Actions for a batch, before the cut. Row i's noise depends on the noise's key and i alone.
+    /// Actions for a batch, before clipping. Row i's noise depends on the noise's key and i alone.
     pub fn sample(&self, pool: &ThreadPool, obs: ArrayView2<'_, f32>, noise: Noise<'_>) -> Mat {
         let (rows, width) = (obs.nrows(), self.act_dim());
         assert_eq!(obs.ncols(), self.obs_dim(), "observations of the width this policy was made for");
@@ -133,16 +133,21 @@ impl GaussianPolicy {
         self.log_std = log_std.iter().map(|l| l.clamp(self.range[0], self.range[1])).collect();
     }
 
-    /// The policy as policies are stored ([`crate::policy::TanhGaussian`]), with the standardisation worked into its
-    /// first layer.
-    pub fn to_policy(&self) -> Tensors {
-        let mut out = Tensors::default();
-        let (shape, last) = (self.net.shape(), self.net.shape().layers() - 1);
+    /// The policy as one that can be scored, written and exported like any other, with the standardisation worked into
+    /// its first layer.
+    ///
+    /// # Errors
+    /// Weights that are not finite.
+    pub fn to_actor(&self) -> Result<Actor> {
+        let (from, width) = (self.net.shape(), self.act_dim());
+        let last = from.layers() - 1;
+        let hidden: Vec<usize> = (0..last).map(|l| from.outputs(l)).collect();
+        let shape = Shape::new(self.obs_dim(), &hidden, 2 * width, Activation::Tanh);
+        let mut net = MlpEnsemble::zeros(shape, 1, Keep::Moments);
         for l in 0..=last {
             let (mut weight, mut bias) = self.net.get(0, l, Field::Weight);
-            let inputs = shape.inputs(l);
             if l == 0 {
-                for (row, bias) in weight.chunks_exact_mut(inputs).zip(&mut bias) {
+                for (row, bias) in weight.chunks_exact_mut(self.obs_dim()).zip(&mut bias) {
                     let mut sum = f64::from(*bias);
                     for (col, w) in row.iter_mut().enumerate() {
                         let folded = f64::from(*w) * f64::from(self.standardizer.inverse[col]);
@@ -152,25 +157,14 @@ impl GaussianPolicy {
                     *bias = sum as f32;
                 }
             }
-            let name = if l < last { format!("hidden.{l}") } else { "mean".into() };
-            out.put_f32(format!("{name}.weight"), &[bias.len(), inputs], weight);
-            out.put_f32(format!("{name}.bias"), &[bias.len()], bias);
+            if l == last {
+                // log σ does not depend on the state.
+                weight.resize(2 * weight.len(), 0.0);
+                bias.extend(&self.log_std);
+            }
+            net.set(0, l, Field::Weight, &weight, &bias);
         }
-        let (inputs, width) = (shape.inputs(last), self.act_dim());
-        out.put_f32("log_std.weight", &[width, inputs], vec![0.0; width * inputs]);
-        out.put_f32("log_std.bias", &[width], self.log_std.clone());
-        out.put_f32("log_std_range", &[2], self.range.to_vec());
-        out.put_u64("tanh_units", &[1]);
-        out.put_u64("clipped", &[1]);
-        out
-    }
-
-    /// The policy as one that can be scored, written and exported like any other.
-    ///
-    /// # Errors
-    /// Weights that are not finite.
-    pub fn to_actor(&self) -> Result<Actor> {
-        Actor::from_policy(&self.to_policy())
+        Actor::from_net(net, self.range, true)
     }
 
     /// All parameters, for a checkpoint.
@@ -180,7 +174,7 @@ impl GaussianPolicy {
         out
     }
 
-    /// Takes back what [`GaussianPolicy::save`] gave.
+    /// Restores what [`GaussianPolicy::save`] returned.
     pub fn load(&mut self, from: &Tensors) -> Result<()> {
         let params = from.f32("params", &[self.net.params() + self.act_dim()])?;
         self.set_params(&params);

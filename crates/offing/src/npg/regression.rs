@@ -61,7 +61,7 @@ impl Regression {
         out
     }
 
-    /// Takes back what [`Regression::save`] gave.
+    /// Restores what [`Regression::save`] returned.
     pub(super) fn load(&mut self, from: &Tensors) -> Result<()> {
         let steps = from.u64("steps", 1)?[0];
         self.net.load("net", from)?;

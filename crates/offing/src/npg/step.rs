@@ -5,27 +5,27 @@ use super::conjugate_gradient::{conjugate_gradient, dot};
 use super::policy::GaussianPolicy;
 use super::surrogate::Surrogate;
 use crate::batch::Mat;
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::nn::ThreadPool;
 
-/// What an update did.
+/// What [`npg_step`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NpgStats {
-    /// How much the surrogate mean ratio·A grew.
+    /// Growth of the surrogate mean ratio·A.
     pub surrogate: f64,
     /// Mean KL(old ‖ new).
     pub kl: f64,
-    /// Length of the gradient before it was made natural.
+    /// Length of the plain gradient.
     pub gradient: f64,
-    /// What F⁻¹g was multiplied by.
+    /// Factor on F⁻¹g.
     pub step: f64,
 }
 
-/// Moves the policy: it took the actions `act` (before the cut) in the states `obs`, and did better than expected by
+/// Moves the policy, which took the actions `act` (before clipping) in the states `obs` and did better than expected by
 /// `advantage`.
 ///
 /// # Errors
-/// A step that is not finite; the policy is then as it was.
+/// A step that is not finite; it leaves the policy unchanged.
 pub fn npg_step(
     cfg: &NpgConfig,
     policy: &mut GaussianPolicy,
@@ -45,9 +45,9 @@ pub fn npg_step(
     let moved: Vec<f32> =
         (old.params().iter().zip(&natural)).map(|(&theta, x)| (f64::from(theta) + step * x) as f32).collect();
     if let Some(bad) = moved.iter().find(|x| !x.is_finite()) {
-        return Err(Error::Invalid(format!(
+        return Err(invalid!(
             "the natural gradient gave a weight of {bad}; raise npg.damping, or lower npg.step_size"
-        )));
+        ));
     }
     policy.set_params(&moved);
     let before = advantage.iter().map(|&a| f64::from(a)).sum::<f64>() / advantage.len().max(1) as f64;

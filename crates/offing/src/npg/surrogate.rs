@@ -1,5 +1,5 @@
-//! What a policy update is computed from: samples, the surrogate's gradient, products with the Fisher matrix, and how far
-//! a new policy is from the old one.
+//! The inputs of a policy update: samples, the surrogate's gradient, products with the Fisher matrix, and the distance of
+//! a new policy from the old one.
 //!
 //! With L(θ) = mean exp(log π_θ(a|s) − log π_old(a|s))·A, the gradient at the old policy is mean ∇log π(a|s)·A. The Fisher
 //! matrix is the Hessian of mean KL(π_old ‖ π_θ) there: Jᵀ Σ⁻¹ J for the network (J the mean's derivative, exact because the
@@ -42,7 +42,7 @@ struct SurrogateShard {
 }
 
 impl<'a> Surrogate<'a> {
-    /// Runs the policy on the states `obs`, in which it took the actions `act` (before the cut).
+    /// Runs the policy on the states `obs`, in which it took the actions `act` (before clipping).
     pub fn new(
         policy: &'a GaussianPolicy,
         pool: &'a ThreadPool,
@@ -127,7 +127,7 @@ impl<'a> Surrogate<'a> {
         product
     }
 
-    /// L of `new` and mean KL(old ‖ new). Ends the use of this value: activations are overwritten.
+    /// L of `new` and mean KL(old ‖ new). Consumes this value, because it overwrites the activations.
     pub fn compare(mut self, new: &GaussianPolicy) -> (f64, f64) {
         let (old, act, advantage) = (self.policy, self.act, self.advantage);
         self.pool.for_each_mut(&mut self.shards, |_, s| {
@@ -171,7 +171,7 @@ impl Normal {
         Self { mean: f64::from(mean), log_std: f64::from(log_std) }
     }
 
-    /// But for a constant.
+    /// Up to a constant.
     fn log_density(&self, a: f64) -> f64 {
         -0.5 * (a - self.mean).powi(2) * (-2.0 * self.log_std).exp() - self.log_std
     }

@@ -225,7 +225,7 @@ fn cloning_learns_the_data_and_the_written_policy_acts_like_the_trained_one() {
     assert!(loss < 2e-3 && ticks == 60 * 12, "{loss} {ticks}");
     assert_eq!(policy.log_std(), kept, "cloning leaves the noise alone");
 
-    let bytes = policy.to_policy().to_bytes().unwrap();
+    let bytes = policy.to_actor().unwrap().to_policy().to_bytes().unwrap();
     let plain = TanhGaussian::from_bytes(&bytes, std::path::Path::new("p")).unwrap();
     let actor = policy.to_actor().unwrap();
     let means = policy.sample(&pool, data.obs.view(), Noise::Zero);

@@ -1,8 +1,8 @@
-//! Trajectories put together from imagined rows, and what each step of them was worth.
+//! Trajectories of imagined rows, their returns and their advantages.
 
 use serde::{Deserialize, Serialize};
 
-/// What lies behind the end of a trajectory.
+/// The value after the last state of a trajectory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bootstrap {
@@ -10,7 +10,7 @@ pub enum Bootstrap {
     #[default]
     Zero,
     /// Always the baseline's value of the last state, also after terminals and halts. MOReL's own code computes this,
-    /// because it forgets how a trajectory ended when it cuts it.
+    /// because it drops how a trajectory ended when it truncates it.
     Baseline,
 }
 
@@ -23,8 +23,8 @@ pub struct Trajectory {
     pub ended: bool,
 }
 
-/// The trajectories of rows that come step after step; `start` says to which each belongs, `done` where it ended. A
-/// trajectory that is shorter than the horizon without an end was cut because its numbers exploded: nothing follows it.
+/// The trajectories of rows in the order of steps: `start` is each row's trajectory, `done` whether it ended there. A shorter
+/// one than the horizon without an end was truncated because its values exploded: nothing follows it.
 pub fn trajectories(start: &[u32], done: impl Fn(usize) -> bool, horizon: usize) -> Vec<Trajectory> {
     let count = start.iter().max().map_or(0, |&last| last as usize + 1);
     let mut all = vec![Trajectory { rows: Vec::new(), ended: false }; count];

@@ -1,12 +1,12 @@
-//! The policy π(a|s): a ReLU network with a tanh-squashed Gaussian on top. A policy of another learner, with tanh units or
-//! a clipped Gaussian, can be read too, to act and to be exported.
+//! The policy π(a|s): a ReLU network with a tanh-squashed Gaussian on top. Policies of other learners, with tanh units or
+//! a clipped Gaussian, can be loaded, evaluated and exported too.
 
 use ndarray::{Array1, ArrayView2};
 
 use crate::batch::Mat;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 use crate::nn::{
-    Activation, Activations, Init, Keep, MlpEnsemble, Noise, PackedMatrix, ScratchPool, Shape,
+    Activation, Activations, Field, Init, Keep, MlpEnsemble, Noise, PackedMatrix, ScratchPool, Shape,
     TanhGaussianHead, Tensors, ThreadPool, Weights,
 };
 use crate::policy::{MeanPolicy, Policy};
@@ -18,10 +18,10 @@ const CHUNK: usize = 120;
 /// A policy that can act for one observation or a batch, with noise or without.
 #[derive(Clone, Debug)]
 pub struct Actor {
-    pub(super) stack: MlpEnsemble,
+    pub(super) net: MlpEnsemble,
     act_dim: usize,
     log_std: [f32; 2],
-    /// Actions are a plain Gaussian's, cut to [-1, 1].
+    /// Actions are a plain Gaussian's, clipped to [-1, 1].
     clipped: bool,
     scratch: ScratchPool<Scratch>,
 }
@@ -37,13 +37,22 @@ impl Actor {
     /// A fresh policy.
     pub fn new(obs_dim: usize, act_dim: usize, hidden: &[usize], log_std: [f32; 2], rng: &mut Rng) -> Self {
         let shape = Shape::new(obs_dim, hidden, 2 * act_dim, Activation::Relu);
-        let stack = MlpEnsemble::new(shape, 1, Init::Uniform, Keep::Moments, rng);
-        Self { stack, act_dim, log_std, clipped: false, scratch: ScratchPool::default() }
+        let net = MlpEnsemble::new(shape, 1, Init::Uniform, Keep::Moments, rng);
+        Self { net, act_dim, log_std, clipped: false, scratch: ScratchPool::default() }
+    }
+
+    /// A policy whose network gives all μ, then all log σ. Weights that are not finite are an error.
+    pub(crate) fn from_net(net: MlpEnsemble, log_std: [f32; 2], clipped: bool) -> Result<Self> {
+        if net.not_finite().is_some() {
+            return Err(invalid!("policy: wanted finite weights, found NaN or infinite ones"));
+        }
+        let act_dim = net.shape().outputs(net.shape().layers() - 1) / 2;
+        Ok(Self { net, act_dim, log_std, clipped, scratch: ScratchPool::default() })
     }
 
     /// Width of an observation.
     pub fn obs_dim(&self) -> usize {
-        self.stack.shape().inputs(0)
+        self.net.shape().inputs(0)
     }
 
     /// Width of an action.
@@ -56,14 +65,14 @@ impl Actor {
         self.log_std
     }
 
-    /// Whether actions are a plain Gaussian's, cut to [-1, 1], rather than squashed by tanh.
+    /// Whether actions are a plain Gaussian's, clipped to [-1, 1], rather than squashed by tanh.
     pub fn clipped(&self) -> bool {
         self.clipped
     }
 
     /// Activation of the hidden units.
     pub fn units(&self) -> Activation {
-        self.stack.shape().activation()
+        self.net.shape().activation()
     }
 
     /// Actions for a batch and their log-densities. Row i's noise depends on the noise's key and i alone.
@@ -95,9 +104,9 @@ impl Actor {
             let (first, rows) = (i * CHUNK, CHUNK.min(rows - i * CHUNK));
             self.with_scratch(rows, |s| {
                 s.obs.load(obs, first, rows, 0);
-                s.trace.forward(self.stack.net(0), Weights::Current, &s.obs, rows);
+                s.trace.forward(self.net.net(0), Weights::Current, &s.obs, rows);
                 for ((act, log_prob), noise) in chunk.iter_mut().zip(noises) {
-                    s.head.sample(self.stack.simd(), &s.trace.out, rows, *noise, first);
+                    s.head.sample(self.net.simd(), &s.trace.out, rows, *noise, first);
                     act.copy_from_slice(&s.head.act[..rows * width]);
                     log_prob.copy_from_slice(&s.head.log_prob[..rows]);
                 }
@@ -120,7 +129,7 @@ impl Actor {
     fn with_scratch(&self, rows: usize, work: impl FnOnce(&mut Scratch)) {
         let make = |rows: usize| Scratch {
             obs: PackedMatrix::new(rows, self.obs_dim()),
-            trace: Activations::forward_only(self.stack.shape(), rows),
+            trace: Activations::forward_only(self.net.shape(), rows),
             head: TanhGaussianHead::new(rows, self.act_dim, self.log_std).clipped(self.clipped),
         };
         self.scratch.with(
@@ -138,8 +147,8 @@ impl Actor {
         assert_eq!(obs.len(), self.obs_dim(), "an observation of the width this actor was made for");
         self.with_scratch(1, |s| {
             s.obs.load_row(0, obs, 0);
-            s.trace.forward(self.stack.net(0), Weights::Current, &s.obs, 1);
-            s.head.sample(self.stack.simd(), &s.trace.out, 1, noise, 0);
+            s.trace.forward(self.net.net(0), Weights::Current, &s.obs, 1);
+            s.head.sample(self.net.simd(), &s.trace.out, 1, noise, 0);
             act.copy_from_slice(&s.head.act[..self.act_dim]);
         });
     }
@@ -148,9 +157,9 @@ impl Actor {
     /// `clipped` for a policy that has these.
     pub fn to_policy(&self) -> Tensors {
         let mut out = Tensors::default();
-        let (shape, last) = (self.stack.shape(), self.stack.shape().layers() - 1);
+        let (shape, last) = (self.net.shape(), self.net.shape().layers() - 1);
         for l in 0..=last {
-            let (weight, bias) = self.stack.get(0, l, crate::nn::Field::Weight);
+            let (weight, bias) = self.net.get(0, l, Field::Weight);
             let (inputs, outputs) = (shape.inputs(l), shape.outputs(l));
             let mut put = |name: String, weight: &[f32], bias: &[f32]| {
                 out.put_f32(format!("{name}.weight"), &[bias.len(), inputs], weight.to_vec());
@@ -177,9 +186,7 @@ impl Actor {
     pub fn from_policy(tensors: &Tensors) -> Result<Self> {
         let size = |name: &str, axis: usize| {
             tensors.shape(name).and_then(|s| s.get(axis).copied()).filter(|&n| n > 0).ok_or_else(|| {
-                Error::Invalid(format!(
-                    "tensor `{name}`: wanted a matrix, found none; the file is not a policy"
-                ))
+                invalid!("tensor `{name}`: wanted a matrix, found none; the file is not a policy")
             })
         };
         let count = (0..).take_while(|l| tensors.shape(&format!("hidden.{l}.weight")).is_some()).count();
@@ -200,9 +207,9 @@ impl Actor {
         };
         let units = if flag("tanh_units")? { Activation::Tanh } else { Activation::Relu };
         let shape = Shape::new(obs_dim, &hidden, 2 * act_dim, units);
-        let mut stack = MlpEnsemble::zeros(shape, 1, Keep::Moments);
+        let mut net = MlpEnsemble::zeros(shape, 1, Keep::Moments);
         for l in 0..=count {
-            let (inputs, outputs) = (stack.shape().inputs(l), stack.shape().outputs(l));
+            let (inputs, outputs) = (net.shape().inputs(l), net.shape().outputs(l));
             let names =
                 if l < count { vec![format!("hidden.{l}")] } else { vec!["mean".into(), "log_std".into()] };
             let (mut weight, mut bias) = (Vec::new(), Vec::new());
@@ -211,12 +218,9 @@ impl Actor {
                 weight.extend(tensors.f32(&format!("{name}.weight"), &[outputs, inputs])?);
                 bias.extend(tensors.f32(&format!("{name}.bias"), &[outputs])?);
             }
-            stack.set(0, l, crate::nn::Field::Weight, &weight, &bias);
+            net.set(0, l, Field::Weight, &weight, &bias);
         }
-        if stack.not_finite().is_some() {
-            return Err(Error::Invalid("policy: wanted finite weights, found NaN or infinite ones".into()));
-        }
-        Ok(Self { stack, act_dim, log_std, clipped: flag("clipped")?, scratch: ScratchPool::default() })
+        Self::from_net(net, log_std, flag("clipped")?)
     }
 }
 

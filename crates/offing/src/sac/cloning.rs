@@ -1,28 +1,27 @@
-//! Behaviour cloning: an actor learns the dataset's actions by heart. A baseline, and where MOReL and RAMBO start.
+//! Behaviour cloning: an actor learns the dataset's actions. A baseline, and the start of MOReL and RAMBO.
 
 use serde::{Deserialize, Serialize};
 
 use super::Actor;
 use crate::batch::Batch;
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::nn::{Fitter, Tensors, ThreadPool};
 
-/// Actions are pulled inside (−1, 1) by this much before the squashing is undone: tanh⁻¹ has no value at the ends, where
-/// logged actions often are.
+/// Distance that actions keep from ±1 before tanh⁻¹, which is infinite there; logged actions often lie at the ends.
 const EDGE: f32 = 1e-3;
 
 /// What cloning minimises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
-    /// Mean (tanh μ(s) − a)², the usual baseline. The noise learns its own likelihood, around a mean it does not move.
+    /// Mean (tanh μ(s) − a)², the usual baseline. The noise is fitted by likelihood and leaves the mean alone.
     #[default]
     Mse,
     /// −log π(a|s).
     Nll,
 }
 
-/// An optimiser that clones.
+/// An optimiser for behaviour cloning.
 #[derive(Debug)]
 pub struct Cloner {
     objective: Objective,
@@ -30,7 +29,7 @@ pub struct Cloner {
 }
 
 impl Cloner {
-    /// An optimiser with learning rate `lr`. An actor's moments are its own: use one optimiser for one actor.
+    /// An optimiser with learning rate `lr`. The actor holds the moments: use one optimiser for one actor.
     pub fn new(objective: Objective, lr: f64) -> Self {
         Self { objective, fitter: Fitter::new(lr, 0.0) }
     }
@@ -41,7 +40,7 @@ impl Cloner {
         let scale = 1.0 / batch.len() as f32;
         let load =
             |row: usize, x: &mut [f32]| x.iter_mut().zip(batch.obs.row(row)).for_each(|(x, s)| *x = *s);
-        let total = self.fitter.step(&mut actor.stack, pool, batch.len(), load, |row, out, gradient| {
+        let total = self.fitter.step(&mut actor.net, pool, batch.len(), load, |row, out, gradient| {
             let mut loss = 0.0;
             for j in 0..width {
                 let (mean, raw, target) = (out[j], out[width + j], batch.act[[row, j]]);
@@ -51,7 +50,7 @@ impl Cloner {
                 let dlog = if raw == log_std { 1.0 - off * off * precision } else { 0.0 };
                 let dmean = match objective {
                     Objective::Nll => {
-                        // −log π(a|s) but for terms without parameters.
+                        // −log π(a|s) up to terms without parameters.
                         loss += f64::from(0.5 * off * off * precision + log_std);
                         -off * precision
                     }
@@ -71,24 +70,24 @@ impl Cloner {
         if loss.is_finite() {
             return Ok(loss);
         }
-        Err(Error::Invalid(format!(
+        Err(invalid!(
             "the cloning loss became {loss} at step {}; check the data for non-finite values, or lower the learning rate",
             self.fitter.steps
-        )))
+        ))
     }
 
     /// Steps taken, and the actor's weights and moments.
     pub fn save(&self, actor: &Actor) -> Tensors {
         let mut out = Tensors::default();
-        actor.stack.save("actor", &mut out);
+        actor.net.save("actor", &mut out);
         out.put_u64("steps", &[self.fitter.steps]);
         out
     }
 
-    /// Takes back what [`Cloner::save`] gave.
+    /// Restores what [`Cloner::save`] returned.
     pub fn load(&mut self, actor: &mut Actor, from: &Tensors) -> Result<()> {
         let steps = from.u64("steps", 1)?[0];
-        actor.stack.load("actor", from)?;
+        actor.net.load("actor", from)?;
         self.fitter.steps = steps;
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Result, ensure};
 
 /// Soft actor-critic (Haarnoja et al. 2018). Defaults are the SUMO paper's (Table 6); where peers differ, both are
 /// options.
@@ -29,8 +29,8 @@ pub struct SacConfig {
     pub log_std: [f32; 2],
     /// Leave the entropy term out of the critics' target.
     pub deterministic_backup: bool,
-    /// Lower clamp of the critics' target. MOBILE's code has 0, which takes rewards that are never negative for granted;
-    /// none when not given.
+    /// Lower clamp of the critics' target. MOBILE's code has 0, which assumes that rewards are never negative; none by
+    /// default.
     pub target_floor: Option<f32>,
     /// Which network learns first in an update.
     pub order: Order,
@@ -55,11 +55,11 @@ impl Default for SacConfig {
     }
 }
 
-/// The temperature: learnt or fixed.
+/// The temperature: learned or fixed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Alpha {
-    /// Learnt, so that the policy's entropy meets a target.
+    /// Learned, so that the policy's entropy meets a target.
     Auto {
         /// Learning rate of log α.
         #[serde(default = "Alpha::default_lr")]
@@ -67,10 +67,10 @@ pub enum Alpha {
         /// First value of log α.
         #[serde(default)]
         log_alpha: f64,
-        /// Target entropy (H); minus the number of actions when not given.
+        /// Target entropy (H); minus the number of actions by default.
         #[serde(default)]
         target_entropy: Option<f64>,
-        /// Upper clamp of α where it is used. OfflineRL-Kit has 1; none when not given.
+        /// Upper clamp of α where it is used. OfflineRL-Kit has 1; none by default.
         #[serde(default)]
         max: Option<f64>,
     },
@@ -97,14 +97,14 @@ impl Default for Alpha {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Schedule {
-    /// It stays. (Braces, because serde lets unknown keys pass beside a bare tag.)
+    /// No change. (Braces, because serde accepts unknown keys beside a bare tag.)
     Constant {},
     /// It falls to 0 along half a cosine.
     Cosine {
-        /// Updates until it is 0; without it, as many as the run takes.
+        /// Updates until it is 0; by default, as many as the run takes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         steps: Option<u64>,
-        /// It changes every so many updates (peers: 1000, an epoch).
+        /// Updates between changes (peers: 1000, an epoch).
         #[serde(default = "Schedule::default_every")]
         every: u64,
     },
@@ -121,7 +121,7 @@ impl Schedule {
         1000
     }
 
-    /// The schedule of a run of so many updates.
+    /// The schedule of a run of `updates` updates.
     pub fn over(self, updates: u64) -> Self {
         match self {
             Self::Cosine { steps: None, every } => Self::Cosine { steps: Some(updates.max(1)), every },
@@ -132,8 +132,7 @@ impl Schedule {
     /// The factor on the learning rate at update number `step` (from 0).
     pub fn factor(&self, step: u64) -> f64 {
         match *self {
-            Self::Constant {} => 1.0,
-            Self::Cosine { steps: None, .. } => 1.0,
+            Self::Constant {} | Self::Cosine { steps: None, .. } => 1.0,
             Self::Cosine { steps: Some(steps), every } => {
                 let done = (step / every * every).min(steps) as f64 / steps as f64;
                 0.5 * (1.0 + (std::f64::consts::PI * done).cos())
@@ -154,53 +153,39 @@ pub enum Order {
 }
 
 impl SacConfig {
-    /// The settings of a run of so many updates: a schedule without a length takes the run's.
+    /// The settings of a run of `updates` updates: a schedule without a length gets the run's.
     pub fn over(&self, updates: u64) -> Self {
         Self { actor_schedule: self.actor_schedule.over(updates), ..self.clone() }
     }
 
-    /// Says what is wrong with the values, if anything.
+    /// Reports the first value that is not valid.
     pub fn validate(&self) -> Result<()> {
-        let fail = |what: String| Err(Error::Invalid(format!("sac.{what}")));
         // A single unit would be taken for an output, which has no activation.
-        if self.hidden.iter().any(|&width| width < 2) {
-            return fail(format!("hidden: wanted widths of at least 2, found {:?}", self.hidden));
+        let wide = self.hidden.iter().all(|&width| width > 1);
+        ensure(wide, "sac.hidden", "widths of at least 2", format!("{:?}", self.hidden))?;
+        ensure(self.critics > 0, "sac.critics", "at least 1 (the paper has 2)", self.critics)?;
+        for (key, lr) in [("sac.actor_lr", self.actor_lr), ("sac.critic_lr", self.critic_lr)] {
+            ensure(lr > 0.0 && lr.is_finite(), key, "a positive number", lr)?;
         }
-        if self.critics == 0 {
-            return fail("critics: wanted at least 1, found 0; the paper has 2".into());
-        }
-        for (name, value) in [("actor_lr", self.actor_lr), ("critic_lr", self.critic_lr)] {
-            if !(value > 0.0 && value.is_finite()) {
-                return fail(format!("{name}: wanted a positive number, found {value}"));
-            }
-        }
-        for (name, value) in [("gamma", self.gamma), ("tau", f64::from(self.tau))] {
-            if !(0.0..=1.0).contains(&value) {
-                return fail(format!("{name}: wanted a number from 0 to 1, found {value}"));
-            }
+        for (key, share) in [("sac.gamma", self.gamma), ("sac.tau", f64::from(self.tau))] {
+            ensure((0.0..=1.0).contains(&share), key, "a number from 0 to 1", share)?;
         }
         let [low, high] = self.log_std;
-        if !(low < high && low >= -40.0 && high <= 40.0) {
-            return fail(format!("log_std: wanted [low, high] within ±40, found [{low}, {high}]"));
-        }
-        if let Some(floor) = self.target_floor
-            && !floor.is_finite()
-        {
-            return fail(format!("target_floor: wanted a number, found {floor}"));
-        }
-        if let Schedule::Cosine { steps, every } = self.actor_schedule
-            && (steps == Some(0) || every == 0)
-        {
-            return fail("actor_schedule: wanted positive `steps` and `every`, found 0".into());
+        let found = format!("[{low}, {high}]");
+        ensure(-40.0 <= low && low < high && high <= 40.0, "sac.log_std", "[low, high] within ±40", found)?;
+        let floor = self.target_floor.unwrap_or(0.0);
+        ensure(floor.is_finite(), "sac.target_floor", "a number", floor)?;
+        if let Schedule::Cosine { steps, every } = self.actor_schedule {
+            let positive = steps != Some(0) && every > 0;
+            ensure(positive, "sac.actor_schedule", "positive `steps` and `every`", 0)?;
         }
         match self.alpha {
-            Alpha::Fixed { value } if !(value >= 0.0 && value.is_finite()) => {
-                fail(format!("alpha.value: wanted a number from 0, found {value}"))
+            Alpha::Fixed { value } => {
+                ensure(value >= 0.0 && value.is_finite(), "sac.alpha.value", "a number from 0", value)
             }
-            Alpha::Auto { lr, .. } if !(lr > 0.0 && lr.is_finite()) => {
-                fail(format!("alpha.lr: wanted a positive number, found {lr}"))
+            Alpha::Auto { lr, .. } => {
+                ensure(lr > 0.0 && lr.is_finite(), "sac.alpha.lr", "a positive number", lr)
             }
-            _ => Ok(()),
         }
     }
 }

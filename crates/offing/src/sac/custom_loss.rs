@@ -87,7 +87,7 @@ impl Sac {
         loss: impl FnOnce(&ActorTerms, &mut ActorTerms) -> f64,
     ) -> f64 {
         self.prepare(obs.nrows());
-        let (actor, critics) = (&self.actor.stack, &self.critics);
+        let (actor, critics) = (&self.actor.net, &self.critics);
         self.pool.for_each_mut(&mut self.shards, |_, shard| {
             shard.sample(actor, obs.view(), noise);
             shard.evaluate(critics, Weights::Current);

@@ -35,7 +35,7 @@ pub use crate::policy::Deterministic;
 use ndarray::{Array1, ArrayView2};
 
 use crate::batch::{Batch, Mat};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 use crate::nn::{Activation, Init, Keep, MlpEnsemble, Noise, Scalar, Shape, ThreadPool, TrainStep, Weights};
 use crate::rng::Rng;
 use shard::{UpdateContext, UpdateShard};
@@ -94,9 +94,9 @@ impl Sac {
             return Err(Error::Invalid(wanted.into()));
         }
         if obs_dim == 0 || act_dim == 0 {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "an agent needs observations and actions, found widths {obs_dim} and {act_dim}"
-            )));
+            ));
         }
         let actor = Actor::new(obs_dim, act_dim, &cfg.hidden, cfg.log_std, rng);
         let shape = Shape::new(obs_dim + act_dim, &cfg.hidden, 1, Activation::Relu);
@@ -138,7 +138,7 @@ impl Sac {
     /// Floating-point operations of the matrix products one update of `rows` rows needs, a multiply-add counting as
     /// two. Each row's gradient into the actor passes through its smallest critic only, and only to the action.
     pub fn update_flop(&self, rows: usize) -> f64 {
-        let (actor, critic) = (self.actor.stack.shape(), self.critics.shape());
+        let (actor, critic) = (self.actor.net.shape(), self.critics.shape());
         let nets = self.critics.nets();
         let into_actor = critic.multiplies() - self.actor.obs_dim() * critic.outputs(0);
         let targets = actor.multiplies() + nets * critic.multiplies();
@@ -153,8 +153,8 @@ impl Sac {
         self.update_with(batch, next, current)
     }
 
-    /// [`Sac::update`] with the noise of a' and of ã given. A loss that is not finite is an error, which leaves the agent
-    /// unfit for use: go back to a checkpoint.
+    /// [`Sac::update`] with the noise of a' and of ã given. A loss that is not finite is an error, after
+    /// which the agent is not usable: go back to a checkpoint.
     pub fn update_with(&mut self, batch: &Batch, next: Noise<'_>, current: Noise<'_>) -> Result<Losses> {
         self.check(batch)?;
         let mut losses = match self.cfg.order {
@@ -264,7 +264,7 @@ impl Sac {
         let lr = self.cfg.actor_lr * self.cfg.actor_schedule.factor(self.steps.actor);
         self.steps.actor += 1;
         let (step, shards) = (TrainStep::new(lr, self.steps.actor), &self.shards);
-        self.actor.stack.train(&self.pool, 0..1, shards.len(), |i| &shards[i].actor, &step);
+        self.actor.net.train(&self.pool, 0..1, shards.len(), |i| &shards[i].actor, &step);
     }
 
     /// The critics' squared error, summed in the order of the rows whatever shards they were cut into.
@@ -278,7 +278,7 @@ impl Sac {
         (0..self.critics.nets()).map(of_critic).sum::<f64>() / (rows * self.critics.nets()) as f64
     }
 
-    /// Makes room for batches of `rows` rows. Nothing when the size is one of the last two: COMBO goes to and fro between a
+    /// Makes room for batches of `rows` rows. Nothing when the size is one of the last two: COMBO alternates between a
     /// batch and a batch with its probes.
     fn prepare(&mut self, rows: usize) {
         let fits = |of: &[UpdateShard]| of.iter().map(UpdateShard::rows).eq(self.pool.shards(rows));
@@ -293,7 +293,7 @@ impl Sac {
     fn for_shards(&mut self, batch: &Batch, work: impl Fn(&mut UpdateShard, &UpdateContext<'_>) + Sync) {
         self.prepare(batch.len());
         let context = UpdateContext {
-            actor: &self.actor.stack,
+            actor: &self.actor.net,
             critics: &self.critics,
             batch,
             alpha: self.alpha() as f32,
@@ -309,10 +309,10 @@ impl Sac {
         let lengths = [batch.obs.nrows(), batch.act.nrows(), batch.next_obs.nrows(), batch.done.len()];
         let widths = [batch.obs_dim(), batch.next_obs.ncols(), batch.act_dim()];
         if rows == 0 || widths != [obs, obs, act] || lengths.iter().any(|&l| l != rows) {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "a training batch: wanted rows with {obs} observations and {act} actions, found {rows} rewards, columns \
                  of {lengths:?} rows and s, s', a of widths {widths:?}"
-            )));
+            ));
         }
         let rew = batch.rew.view().insert_axis(ndarray::Axis(1));
         let columns = [
@@ -327,18 +327,18 @@ impl Sac {
             if values.iter().fold(0, |found, x| found | bad(x)) != 0
                 && let Some(((row, col), x)) = values.indexed_iter().find(|(_, x)| bad(x) != 0)
             {
-                return Err(Error::Invalid(format!(
+                return Err(invalid!(
                     "a training batch: wanted finite values, found {x} in `{name}` at row {row}, column {col}, before SAC \
                      update {}; `offing data audit` lists such rows",
                     self.steps.critic + 1
-                )));
+                ));
             }
         }
         Ok(())
     }
 
     /// Refuses losses that are not finite, or so large that their gradients' squares would overflow in Adam. `update`
-    /// does it by itself; loops made of the blocks should.
+    /// calls it; loops built from the blocks should too.
     pub fn check_losses(&self, losses: &Losses) -> Result<()> {
         let quantities = [
             ("the critics' loss", losses.critic),
@@ -349,11 +349,11 @@ impl Sac {
         let fits = |x: f64| x.abs() < f64::from(f32::MAX);
         match quantities.iter().find(|(_, x)| !fits(*x)) {
             None => Ok(()),
-            Some((name, x)) => Err(Error::Invalid(format!(
+            Some((name, x)) => Err(invalid!(
                 "{name} became {x:.4e} at SAC update {}; check the batch for huge values, or lower the \
                  learning rates",
                 self.steps.critic
-            ))),
+            )),
         }
     }
 }

@@ -48,7 +48,7 @@ impl UpdateShard {
     pub(super) fn new(sac: &Sac, rows: Range<usize>) -> Self {
         let (n, act, critics) = (rows.len(), sac.actor.act_dim(), sac.critics.nets());
         Self {
-            actor: Shard::new(sac.actor.stack.shape(), rows.clone(), 1),
+            actor: Shard::new(sac.actor.net.shape(), rows.clone(), 1),
             critics: Shard::new(sac.critics.shape(), rows, critics),
             head: TanhGaussianHead::new(n, act, sac.actor.log_std()),
             q: vec![0.0; n * critics],

@@ -143,7 +143,7 @@ fn a_general_actor_step_with_the_plain_loss_is_the_plain_step() {
         if rows == 64 {
             assert_eq!(plain.save(), general.save(), "a power of two divides without rounding");
         }
-        let (plain, general) = (plain.actor.stack.flat(0), general.actor.stack.flat(0));
+        let (plain, general) = (plain.actor.net.flat(0), general.actor.net.flat(0));
         assert!(plain.iter().zip(&general).all(|(a, b)| (a - b).abs() < 1e-6));
     }
 }
@@ -168,7 +168,7 @@ fn the_gradient_of_a_custom_actor_loss_equals_finite_differences() {
         let layer = |l: usize| nets.get(net, l, field);
         (0..3).map(|l| (wide(layer(l).0), wide(layer(l).1))).collect::<Vec<_>>()
     };
-    let mut actor = layers(&agent.actor.stack, 0, Field::Weight);
+    let mut actor = layers(&agent.actor.net, 0, Field::Weight);
     let critics: Vec<_> = (0..3).map(|j| layers(&agent.critics, j, Field::Weight)).collect();
     let mut eps = vec![0.0; 42];
     Noise::Key(8).fill(0, 2, &mut eps);
@@ -202,7 +202,7 @@ fn the_gradient_of_a_custom_actor_loss_equals_finite_differences() {
     });
     assert!((found - plain(&actor)).abs() < 1e-5, "{found} {}", plain(&actor));
     // After Adam's first step its first moment is a tenth of the gradient.
-    let moments = layers(&agent.actor.stack, 0, Field::First);
+    let moments = layers(&agent.actor.net, 0, Field::First);
     for (l, (dw, db)) in moments.iter().enumerate() {
         for (i, d) in dw.iter().chain(db).enumerate() {
             let mut at = |step: f64| {
