@@ -1,5 +1,5 @@
 # The few verbs of this project. `make test` is what CI runs; nothing in it needs more than cargo and Python 3.
-.PHONY: test test-all rust-test python-test python-package ray-test lint docs bench clean
+.PHONY: test test-all rust-test python-test python-package ray-test lint docs docs-update bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -16,6 +16,10 @@ rust-test:
 
 docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+# Rewrites the tables in docs/ and README.md that come from doc comments, defaults and presets; `rust-test` fails when they are not current.
+docs-update:
+	OFFING_UPDATE_DOCS=1 cargo test -q -p offing --locked --test generated_docs
 
 # h5py, Minari, PyArrow and Gymnasium are the judges of the files and simulators; they live in a virtual environment.
 python-test: $(VENV)/ready python-package

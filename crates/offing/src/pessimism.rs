@@ -14,21 +14,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// The rule.
+/// What is done about an uncertain step. `--set 'pessimism={kind="ignore"}'` chooses another kind. `mobile` with its own
+/// score takes `penalize` with `normaliser = "none"` only; `morel` takes any kind but `penalize`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Pessimism {
-    /// Trust every step: no estimator is asked.
+    /// Trust every step, without an estimator.
     Ignore {},
     /// r − λ·û on imagined rows.
     Penalize {
-        /// Weight of the penalty (λ).
+        /// Weight of the penalty (λ of Eq. 6).
         #[serde(default = "one")]
         lambda: f32,
-        /// By what u is divided before it is stretched to the range of rewards (Eq. 6).
+        /// What u is divided by before it is stretched to the range of rewards (max u of Eq. 6).
         #[serde(default)]
         normaliser: Normaliser,
-        /// r_max of Eq. 6; the range of the dataset's rewards when not given.
+        /// What u is stretched to (r_max of Eq. 6). Without it, the range of the dataset's rewards, max r − min r.
         #[serde(default)]
         reward_range: Option<f32>,
     },

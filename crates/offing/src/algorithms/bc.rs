@@ -14,7 +14,7 @@ use crate::nn::Tensors;
 use crate::replay::gather;
 use crate::sac::{Actor, Cloner, Losses, Objective};
 
-/// Settings of behaviour cloning.
+/// Behaviour cloning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BcConfig {
@@ -26,7 +26,7 @@ pub struct BcConfig {
     pub lr: f64,
     /// What is minimised.
     pub objective: Objective,
-    /// Learn only from this share of the episodes, those with the largest returns.
+    /// Learn from this share of the episodes only, those with the largest returns.
     pub best_share: f64,
 }
 

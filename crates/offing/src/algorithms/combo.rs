@@ -26,7 +26,7 @@ use crate::sac::{Actor, Losses, Sac, SacConfig};
 pub struct ComboConfig {
     /// The training loop.
     pub train: TrainConfig,
-    /// ModelBuffer rollouts.
+    /// Imagined rollouts.
     pub rollout: RolloutConfig,
     /// The dynamics model.
     pub model: ModelConfig,
@@ -36,21 +36,21 @@ pub struct ComboConfig {
     pub sac: SacConfig,
 }
 
-/// The conservative term.
+/// COMBO's conservative term.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Conservative {
-    /// Its weight (β).
+    /// Weight of the term (β).
     pub beta: f64,
     /// Temperature (T) of the soft maximum.
     pub temperature: f64,
     /// Actions drawn for a state from each of its three sources.
     pub actions: usize,
-    /// The states it looks at.
+    /// States of the term (ρ).
     pub states: States,
-    /// Over what the soft maximum is taken.
+    /// What the soft maximum runs over.
     pub pool: SoftMaxOver,
-    /// Learn β's factor so that the term meets this value; OfflineRL-Kit has 10 when switched on.
+    /// Learn a factor on β so that the term meets this value; OfflineRL-Kit has 10 when switched on.
     pub target: Option<f64>,
     /// Learning rate of that factor.
     pub target_lr: f64,
@@ -77,7 +77,7 @@ pub enum States {
     /// The whole batch.
     #[default]
     Mix,
-    /// ModelBuffer rows only.
+    /// Imagined rows only.
     Model,
 }
 
@@ -88,7 +88,7 @@ pub enum SoftMaxOver {
     /// All actions of a state, as in the paper.
     #[default]
     State,
-    /// One action of each source at a time: what OfflineRL-Kit's code does, which drops a reshape.
+    /// One action of each source at a time, as OfflineRL-Kit's code does by dropping a reshape.
     Triples,
 }
 

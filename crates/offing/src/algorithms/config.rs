@@ -9,13 +9,13 @@ use crate::pessimism::Pessimism;
 use crate::sac::SacConfig;
 use crate::uncertainty::UncertaintyConfig;
 
-/// The training loop.
+/// The training loop. For `morel` a step is an iteration of planning, and a batch is one of cloning and of the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainConfig {
-    /// Gradient steps.
+    /// Gradient steps (`--steps`).
     pub steps: u64,
-    /// Rows in a batch.
+    /// Rows in a batch (ℬ).
     pub batch: usize,
     /// Steps between evaluations in the simulator.
     pub evaluate_every: u64,
@@ -23,10 +23,10 @@ pub struct TrainConfig {
     pub episodes: usize,
     /// Steps between checkpoints; rounded up to the next rollout.
     pub checkpoint_every: u64,
-    /// Added to every reward of the dataset before anything else (AntMaze: −1); `to-zero` takes the smallest reward to 0,
-    /// as the paper's 0 ≤ r ≤ r_max would have it.
+    /// Added to every reward of the dataset before anything else. `to-zero` makes the smallest reward 0, as the paper's
+    /// 0 ≤ r ≤ r_max implies.
     pub reward_shift: RewardShift,
-    /// Leave out rows whose state moves farther in a step than a body can (AntMaze files have some), by the audit's rule.
+    /// Leave out rows whose state moves farther in a step than a body can, by the audit's rule. AntMaze files have such rows.
     pub drop_teleports: bool,
 }
 
@@ -119,7 +119,7 @@ impl From<RewardShift> for WrittenShift {
     }
 }
 
-/// ModelBuffer rollouts. Defaults are MOPO's.
+/// Imagined rollouts. Defaults are MOPO's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RolloutConfig {
@@ -133,7 +133,8 @@ pub struct RolloutConfig {
     pub retain: usize,
     /// Share of dataset rows in a batch (η).
     pub real_ratio: f64,
-    /// Who acts. Not written down while it is the policy: runs keep the names they had before there was a choice.
+    /// Who acts.
+    // Not written down while it is the policy: runs keep the names they had before there was a choice.
     #[serde(skip_serializing_if = "RolloutActions::is_default")]
     pub actions: RolloutActions,
 }
@@ -158,7 +159,7 @@ pub enum RolloutActions {
     /// The policy that is being learnt.
     #[default]
     Policy,
-    /// Nobody: actions are drawn uniformly from the box of allowed ones (COMBO's and RAMBO's option).
+    /// Actions drawn uniformly from [−1, 1], an option of COMBO and RAMBO.
     Uniform,
 }
 
@@ -207,9 +208,11 @@ impl RolloutConfig {
 pub struct ModelConfig {
     /// Size and training.
     pub ensemble: EnsembleConfig,
-    /// Seed of its training; the run's own when not given, as in the paper. With 0, runs of all seeds share one model.
+    /// Seed of the model's training. Without it, the run's own seed, as in the paper. With one number, runs of all seeds
+    /// share one model.
     pub seed: Option<u64>,
-    /// When imagined episodes end; the rule of the dataset's task when not given.
+    /// When imagined episodes end. Without it, the rule of the dataset's task; a task that offing does not know needs one
+    /// (docs/data.md#when-imagined-episodes-end).
     pub termination: Option<TerminationConfig>,
 }
 

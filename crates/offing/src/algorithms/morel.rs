@@ -29,7 +29,7 @@ use crate::uncertainty::{PairwiseConfig, Uncertainty, UncertaintyConfig};
 pub struct MorelConfig {
     /// The training loop.
     pub train: TrainConfig,
-    /// ModelBuffer trajectories.
+    /// Imagined trajectories.
     pub plan: PlanConfig,
     /// The dynamics model.
     pub model: ModelConfig,
@@ -59,19 +59,19 @@ impl Default for MorelConfig {
     }
 }
 
-/// ModelBuffer trajectories.
+/// Imagined trajectories: what `morel` plans in, one set an iteration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlanConfig {
-    /// States that trajectories start from, for each elite member of the model.
+    /// States that trajectories start from, for each elite of the model.
     pub starts: usize,
     /// Most steps of a trajectory.
     pub horizon: usize,
-    /// Which states these are.
+    /// Which states of the dataset trajectories start from.
     pub from: Starts,
-    /// A trajectory stays with one member from its start to its end; otherwise every step draws one.
+    /// A trajectory stays with one member from its start to its end, as in MOReL's code; otherwise every step draws an elite.
     pub each_member: bool,
-    /// Members answer with their mean; otherwise with a sample.
+    /// Members answer with their mean, as in MOReL's code; otherwise with a sample.
     pub deterministic: bool,
     /// What lies behind the end of a trajectory.
     pub bootstrap: Bootstrap,

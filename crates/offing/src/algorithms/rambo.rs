@@ -27,7 +27,7 @@ use crate::sac::{Actor, Cloner, Objective, Sac, SacConfig};
 pub struct RamboConfig {
     /// The training loop.
     pub train: TrainConfig,
-    /// ModelBuffer rollouts; their length is also that of the adversary's.
+    /// Imagined rollouts; their length is also that of the adversary's.
     pub rollout: RolloutConfig,
     /// The dynamics model.
     pub model: ModelConfig,
@@ -39,15 +39,15 @@ pub struct RamboConfig {
     pub sac: SacConfig,
 }
 
-/// The model's steps against the policy.
+/// The model's steps against the policy (RAMBO).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Opponent {
-    /// Weight of the adversarial loss (λ). With 0 the model is left alone, as in the authors' code.
+    /// Weight of the adversarial loss (λ). 0 leaves the model alone, as in the authors' code.
     pub lambda: f64,
     /// Model steps for every gradient step of the learner.
     pub ratio: f64,
-    /// Rows imagined, and real rows, in a step.
+    /// Imagined rows, and real rows, of a model step.
     pub batch: usize,
     /// The optimiser.
     pub step: AdversaryConfig,
@@ -59,11 +59,11 @@ impl Default for Opponent {
     }
 }
 
-/// The cloning that the actor starts with.
+/// The cloning that RAMBO's actor starts with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cloning {
-    /// Gradient steps; 0 for none.
+    /// Gradient steps before the first rollout; 0 for none.
     pub steps: u64,
     /// Rows in a batch.
     pub batch: usize,

@@ -20,8 +20,7 @@ use crate::nn::{Keep, MlpEnsemble, Scalar, Tensors, TrainStep};
 pub struct AdversaryConfig {
     /// Learning rate.
     pub lr: f64,
-    /// Weight decay of each layer, as in [`EnsembleConfig`](super::EnsembleConfig); RAMBO takes the ensemble's where it
-    /// is empty.
+    /// Weight decay of each layer. Without it, RAMBO takes `model.ensemble.decay`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub decay: Vec<f32>,
     /// Weight of the bounds' spread in the loss.

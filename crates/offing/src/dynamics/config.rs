@@ -10,9 +10,9 @@ use crate::nn::Activation;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EnsembleConfig {
-    /// Networks trained (M).
+    /// Networks trained (N).
     pub members: usize,
-    /// Networks used for steps: those with the lowest hold-out error (E).
+    /// Networks used for steps: those with the lowest hold-out error.
     pub elites: usize,
     /// Hidden widths. Most peers have 4 × 200, the paper 4 × 400.
     pub hidden: Vec<usize>,
@@ -22,13 +22,14 @@ pub struct EnsembleConfig {
     pub lr: f64,
     /// Rows of one gradient step, per member.
     pub batch_size: usize,
-    /// Weight decay c_l of each layer, hidden layers and output: the loss has Σ c_l · ½‖W_l‖².
+    /// Weight decay c_l of each hidden layer and of the output, one number more than `hidden` has: the loss has
+    /// Σ c_l · ½‖W_l‖².
     pub decay: Vec<f32>,
     /// First value of the learnt upper bounds of the log-variance.
     pub max_log_var: f32,
     /// First value of the learnt lower bounds of the log-variance.
     pub min_log_var: f32,
-    /// Weight of the bounds' spread in the loss; 0.001 in RAMBO.
+    /// Weight of the bounds' spread in the loss.
     pub bound_weight: f32,
     /// Share of the rows held out to choose weights and elites.
     pub holdout: f64,
@@ -38,11 +39,11 @@ pub struct EnsembleConfig {
     pub bootstrap: bool,
     /// Relative improvement of a member's hold-out error that counts.
     pub improvement: f64,
-    /// Epochs without improvement of any member after which training ends; RAMBO: 10.
+    /// Epochs without improvement of any member after which training ends.
     pub patience: usize,
-    /// Most epochs; none when not given.
+    /// Most epochs, at least 1. Without it, no limit.
     pub max_epochs: Option<usize>,
-    /// Most gradient steps; none when not given.
+    /// Most gradient steps, at least 1. Without it, no limit.
     pub max_updates: Option<u64>,
 }
 

@@ -11,7 +11,8 @@ use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result};
 use crate::tasks::{self, TaskTermination};
 
-/// Which rule to use.
+/// When imagined episodes end: never, by the rule of a known body, by a condition, or by a classifier. A state with an
+/// entry that is not finite always ends the episode.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum TerminationConfig {
@@ -37,15 +38,16 @@ pub enum TerminationConfig {
     /// Ends within `radius` of the goal; entries 0 and 1 are the position. There is no fall.
     #[serde(rename = "antmaze")]
     AntMaze {
-        /// The goal's position.
+        /// The goal's position, `[x, y]`.
         goal: [f32; 2],
         /// Distance that counts as reached.
         #[serde(default = "default_radius")]
         radius: f32,
     },
-    /// Alive while the condition holds; see [`Expression`] for the language.
+    /// Alive while the condition `alive` holds.
     Expression {
-        /// The condition, for example `obs[0] > 0.7 && abs(obs[1]) < 0.2`.
+        /// The condition, for example `obs[0] > 0.7 && abs(obs[1]) < 0.2`. `obs` is the state after the step, `prev` the one
+        /// before it, `act` the action. It knows `+ - * /`, comparisons, `&& || !`, `abs sqrt min max` and `max_abs(obs)`.
         alive: String,
     },
     /// Learnt from the data's own terminals.

@@ -12,11 +12,11 @@ use super::packed_matrix::PackedMatrix;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Activation {
-    /// max(x, 0)
+    /// max(x, 0).
     Relu,
-    /// x · sigmoid(x), also called swish
+    /// x · sigmoid(x), also called swish.
     Silu,
-    /// tanh x
+    /// tanh x.
     Tanh,
 }
 

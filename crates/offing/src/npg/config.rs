@@ -16,7 +16,7 @@ pub struct NpgConfig {
     pub log_std_range: [f32; 2],
     /// Discount (γ).
     pub gamma: f64,
-    /// λ of generalised advantage estimation.
+    /// Decay of generalised advantage estimation (its λ).
     pub lambda: f64,
     /// Length of a step (δ): twice the KL divergence between the old policy and the new, to second order.
     pub step_size: f64,
@@ -36,13 +36,13 @@ pub struct NpgConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BaselineConfig {
-    /// Hidden widths (ReLU).
+    /// Hidden widths of the value baseline (ReLU units).
     pub hidden: Vec<usize>,
-    /// Learning rate.
+    /// Learning rate of the baseline.
     pub lr: f64,
-    /// Weight decay.
+    /// Weight decay of the baseline.
     pub decay: f32,
-    /// Passes over an iteration's samples.
+    /// Passes of the baseline over an iteration's samples.
     pub epochs: usize,
 }
 

@@ -11,11 +11,11 @@ use crate::error::{Result, ensure};
 pub struct SacConfig {
     /// Hidden widths of actor and critics.
     pub hidden: Vec<usize>,
-    /// Number of critics Q_j; the smallest counts.
+    /// Number of critics Q_j; the smallest value counts.
     pub critics: usize,
     /// Discount (γ).
     pub gamma: f64,
-    /// Share of the new weights in a target at every sync (τ).
+    /// Share of the new weights in the target networks at every update (τ).
     pub tau: f32,
     /// Learning rate of the actor.
     pub actor_lr: f64,
@@ -23,16 +23,16 @@ pub struct SacConfig {
     pub critic_lr: f64,
     /// How the actor's learning rate changes.
     pub actor_schedule: Schedule,
-    /// Temperature (α) of the entropy term.
+    /// Temperature of the entropy term: SAC's α, not the α of `pessimism`.
     pub alpha: Alpha,
     /// Clamp of log σ. [-5, 2] in most model-based code, [-20, 2] in the original.
     pub log_std: [f32; 2],
     /// Leave the entropy term out of the critics' target.
     pub deterministic_backup: bool,
-    /// Lower clamp of the critics' target. MOBILE's code has 0, which assumes that rewards are never negative; none by
-    /// default.
+    /// Lower clamp of the critics' target. MOBILE's code has 0, which assumes that no reward is negative. Without it, no
+    /// clamp.
     pub target_floor: Option<f32>,
-    /// Which network learns first in an update.
+    /// Which network learns first in an update. In `combo` the actor always does.
     pub order: Order,
 }
 
@@ -55,7 +55,7 @@ impl Default for SacConfig {
     }
 }
 
-/// The temperature: learned or fixed.
+/// The temperature of the entropy term: learnt or fixed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Alpha {
@@ -67,16 +67,16 @@ pub enum Alpha {
         /// First value of log α.
         #[serde(default)]
         log_alpha: f64,
-        /// Target entropy (H); minus the number of actions by default.
+        /// Target entropy. Without it, minus the number of actions.
         #[serde(default)]
         target_entropy: Option<f64>,
-        /// Upper clamp of α where it is used. OfflineRL-Kit has 1; none by default.
+        /// Upper clamp of α where it is used; OfflineRL-Kit has 1. Without it, no clamp.
         #[serde(default)]
         max: Option<f64>,
     },
     /// A constant.
     Fixed {
-        /// α.
+        /// The temperature.
         value: f64,
     },
 }
@@ -93,18 +93,19 @@ impl Default for Alpha {
     }
 }
 
-/// A learning rate over time.
+/// How the actor's learning rate changes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Schedule {
-    /// No change. (Braces, because serde accepts unknown keys beside a bare tag.)
+    /// It stays.
+    // Braces, because serde lets unknown keys pass beside a bare tag.
     Constant {},
     /// It falls to 0 along half a cosine.
     Cosine {
-        /// Updates until it is 0; by default, as many as the run takes.
+        /// Updates until it is 0. Without it, as many as the run takes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         steps: Option<u64>,
-        /// Updates between changes (peers: 1000, an epoch).
+        /// Updates between changes; an epoch of peers has 1000.
         #[serde(default = "Schedule::default_every")]
         every: u64,
     },

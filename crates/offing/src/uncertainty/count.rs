@@ -66,9 +66,9 @@ pub enum CountAggregate {
     /// Their mean.
     #[default]
     Avg,
-    /// Mean plus c deviations.
+    /// Mean plus `coefficient` deviations.
     Uc,
-    /// Mean minus c deviations; 1 when that is not positive.
+    /// Mean minus `coefficient` deviations; 1 when that is not positive.
     Lc,
 }
 

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::rng::Rng;
 use crate::stats;
 
-/// Which embedding, of how many dimensions.
+/// The embedding that SUMO searches in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum EmbeddingConfig {

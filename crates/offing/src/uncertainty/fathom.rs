@@ -44,15 +44,15 @@ const SWEEP: usize = 8192;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FathomConfig {
-    /// What e is combined with.
+    /// What the error e is combined with.
     pub variant: FathomVariant,
     /// Instead of fitting at every query, fit once at this many rows of the data (all, when it has fewer) and use the
     /// nearest row's fit: much cheaper, and .01 to .04 of rank correlation worse in the trial. A fit takes
     /// 4·(d·m + d²/2 + d + 2m) bytes for d = |s| + |a| and m = |s|: 2.9 kB for halfcheetah.
     pub stored: Option<usize>,
-    /// Look for the data's largest score ([`Uncertainty::max_loo_score`]) among so many rows only: those that SUMO finds
-    /// loneliest, where the largest score most likely is, or random ones in the variant without SUMO. What is found can
-    /// be too small, never too large. All rows when not given; that takes minutes on a million.
+    /// Look for the data's largest score among so many rows only: those that SUMO finds loneliest, where the largest score
+    /// most likely is, or random ones in the variant without SUMO. The result can be too small, never too large. Without
+    /// it, all rows, which takes minutes on a million.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline_rows: Option<usize>,
 }
@@ -61,12 +61,12 @@ pub struct FathomConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FathomVariant {
-    /// A: e alone.
+    /// e alone (variant A).
     Fit,
-    /// B: √(e·u), u being SUMO's score: search alone, no ensemble.
+    /// √(e·u), u being SUMO's score: search alone, no ensemble (variant B).
     #[default]
     Search,
-    /// C: (e·u·mixture-std)^⅓: needs every member's prediction.
+    /// (e·u·mixture-std)^⅓, which needs every member's prediction (variant C).
     Ensemble,
 }
 

@@ -12,7 +12,7 @@ use super::members::{EnsembleScore, MemberPredictions};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LooKlConfig {
-    /// The choice.
+    /// Which member is compared with the others.
     pub member: KlMember,
 }
 

@@ -11,7 +11,7 @@ use super::members::{EnsembleScore, MemberPredictions};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PairwiseConfig {
-    /// The measure.
+    /// How disagreement is measured.
     pub spread: Spread,
 }
 

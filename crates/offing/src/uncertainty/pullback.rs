@@ -34,15 +34,15 @@ const SWEEP: usize = 8192;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PullbackConfig {
-    /// Dimensions of z.
+    /// Dimensions of the latent state (z).
     pub latent: usize,
     /// Hidden widths of encoder, forward model and decoder.
     pub hidden: Vec<usize>,
-    /// Neighbours whose distances are averaged (K).
+    /// Nearest rows whose distances are averaged (K).
     pub neighbors: usize,
-    /// Pieces a segment is cut into.
+    /// Pieces of a latent segment.
     pub segments: usize,
-    /// Centres of the network behind σ_D.
+    /// Centres of the noise network (σ_D).
     pub centers: usize,
     /// Gradient steps of the latent model.
     pub updates: u64,

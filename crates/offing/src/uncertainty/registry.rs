@@ -58,25 +58,45 @@ macro_rules! estimators {
 }
 
 estimators! {
-    /// Search-based: log(1 + distance to the k-th nearest transition), the paper's own.
+    /// log(1 + distance to the k-th nearest transition).
+    ///
+    /// Looks at s, a, s'. Needs data. Source: the paper, Eq. 4.
     "sumo" => Sumo(SumoConfig),
-    /// The largest noise a member predicts (MOPO).
+    /// Largest noise that a member predicts.
+    ///
+    /// Looks at s, a. Needs all members. Source: MOPO.
     "aleatoric" => Aleatoric(AleatoricConfig),
-    /// The widest disagreement on the next state (MOReL).
+    /// Widest disagreement of two members on s'.
+    ///
+    /// Looks at s, a. Needs all members. Source: MOReL.
     "pairwise" => Pairwise(PairwiseConfig),
-    /// How one member differs from the rest (M2AC).
+    /// Divergence of one member from the rest.
+    ///
+    /// Looks at s, a. Needs all members. Source: M2AC.
     "loo-kl" => LooKl(LooKlConfig),
     /// Spread of the members' means.
+    ///
+    /// Looks at s, a. Needs all members. Source: OfflineRL-Kit.
     "ensemble-std" => EnsembleStd(EnsembleStdConfig),
-    /// Spread of the whole mixture: means and noise.
+    /// Spread of the mixture: means and noise.
+    ///
+    /// Looks at s, a. Needs all members. Source: law of total variance.
     "mixture-std" => MixtureStd(MixtureStdConfig),
-    /// How rarely the data holds what (s, a) hashes to (Kim & Oh).
+    /// 1/√(how often the data holds the hash of (s, a)).
+    ///
+    /// Looks at s, a. Needs data, ensemble. Source: Kim & Oh 2023.
     "count" => Count(CountConfig),
-    /// Distance to the data along the model's own geometry (Tennenholtz & Mannor).
+    /// Length of latent paths to the nearest rows.
+    ///
+    /// Looks at s, a. Needs data. Source: Tennenholtz & Mannor 2022.
     "pullback" => Pullback(PullbackConfig),
-    /// Spread of the next value over members (MOBILE); needs the critics, so only an algorithm can compute it.
+    /// Spread of the next value over members (`mobile` only).
+    ///
+    /// Looks at s, a. Needs critics. Source: Sun et al. 2023.
     "bellman-std" => BellmanStd(BellmanStdConfig),
-    /// Search-based: distance from what the data's nearest rows predict; our own.
+    /// Distance of s' from what the nearest rows predict, with SUMO's score.
+    ///
+    /// Looks at s, a, s'. Needs data. Source: ours.
     "fathom" => Fathom(FathomConfig),
 }
 

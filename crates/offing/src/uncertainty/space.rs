@@ -48,7 +48,7 @@ pub enum ColumnScale {
     #[default]
     Raw,
     /// Mean 0 and deviation 1 over the data. A constant column keeps its scale (its deviation counts as 1), so that
-    /// any departure from the one value ever seen still counts; `Space::constant` lists such columns.
+    /// any departure from the one value ever seen still counts.
     Standardised,
 }
 
