@@ -12,7 +12,7 @@
 use ndarray::Array1;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 
 /// The rule.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,7 +97,7 @@ impl Pessimism {
         };
         for (name, value) in values {
             if let Some(x) = value.filter(|x| !(*x >= 0.0 && x.is_finite())) {
-                return Err(Error::Invalid(format!("pessimism.{name}: wanted a number from 0, found {x}")));
+                return Err(invalid!("pessimism.{name}: wanted a number from 0, found {x}"));
             }
         }
         Ok(())

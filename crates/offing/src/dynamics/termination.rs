@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::expression::Expression;
 use super::learnt::{LearnedConfig, LearnedTermination};
 use crate::batch::{Batch, Mat};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 
 /// Which rule to use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -92,10 +92,10 @@ impl TerminationConfig {
         let body = task.split(['-', '_']).next().unwrap_or_default().to_ascii_lowercase();
         match (body.as_str(), goal) {
             ("antmaze", Some(goal)) => Ok(Self::AntMaze { goal, radius: default_radius() }),
-            ("antmaze", None) => Err(Error::Invalid(format!(
+            ("antmaze", None) => Err(invalid!(
                 "termination of `{task}`: wanted a goal position, found none; give model.termination = {{ kind = \
                  \"antmaze\", goal = [x, y] }}"
-            ))),
+            )),
             ("halfcheetah", _) => Ok(Self::HalfCheetah { limit: None }),
             ("hopper", _) => Ok(Self::Hopper {}),
             ("walker2d", _) => Ok(Self::Walker2d { limit: None }),
@@ -123,10 +123,10 @@ impl TerminationConfig {
             if obs >= wanted {
                 return Ok(());
             }
-            Err(Error::Invalid(format!(
+            Err(invalid!(
                 "termination of {body}: wanted states of at least {wanted} entries, found {obs}; choose another \
                  model.termination.kind"
-            )))
+            ))
         };
         Ok(match self {
             Self::Never {} | Self::HalfCheetah { limit: None } => Termination::Never,
@@ -140,7 +140,7 @@ impl TerminationConfig {
             }
             Self::Expression { alive } => {
                 let parsed = Expression::parse(alive, obs, rows.act_dim());
-                let named = |e: Error| Error::Invalid(format!("model.termination.alive: {e}"));
+                let named = |e: Error| invalid!("model.termination.alive: {e}");
                 Termination::Alive(parsed.map_err(named)?)
             }
             Self::Learnt { classifier } => {
