@@ -21,13 +21,13 @@
 struct Readme;
 
 mod error;
-mod file;
-mod flat;
-mod input;
 mod metric;
+mod input;
 mod neighbors;
 mod threads;
+mod flat;
 mod tree;
+mod file;
 
 pub use error::{Error, Result};
 pub use flat::{Flat, FlatConfig};

@@ -10,8 +10,8 @@
 
 use ndarray::s;
 use offing::algorithms::{
-    Algorithm, AlgorithmSpec, Blocks, EstimatorUse, ModelConfig, Registry, RolloutConfig, SacLearner, Session,
-    TrainConfig, TrainLoop,
+    Algorithm, AlgorithmSpec, Blocks, EstimatorUse, ModelConfig, Registry, RolloutConfig, SacLearner,
+    Session, TrainConfig, TrainLoop,
 };
 use offing::data::generate::{BehaviourBlock, generate};
 use offing::env::point_mass::{PointMass, PointMassSimulators};

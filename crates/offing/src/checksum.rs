@@ -67,6 +67,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_short_hash_is_the_first_half_of_fnv_1a() {
+        // Published values of the 64-bit FNV-1a: cbf29ce484222325, af63dc4c8601ec8c, 85944171f73967e8.
+        assert_eq!(["", "a", "foobar"].map(short_hash), ["cbf29ce4", "af63dc4c", "85944171"]);
+    }
+
+    #[test]
     fn the_empty_checksum_is_the_standards() {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!((Checksum::default().finish(), of_bytes(b"")), (empty.to_string(), empty.to_string()));

@@ -7,7 +7,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 
 /// Root of offing's caches: `mujoco/`, `datasets/`, `models/<hash>`, `index/<hash>`.
 #[derive(Clone, Debug)]
@@ -33,9 +33,7 @@ impl Home {
         match explicit.filter(|p| !p.as_os_str().is_empty()) {
             Some(root) => Ok(Self::new(root)),
             None => dirs::cache_dir().map(|d| Self::new(d.join("offing"))).ok_or_else(|| {
-                Error::Invalid(
-                    "no cache directory on this platform; set OFFING_HOME to a directory to use".into(),
-                )
+                invalid!("no cache directory on this platform; set OFFING_HOME to a directory to use")
             }),
         }
     }
@@ -159,7 +157,7 @@ mod tests {
         let _again = home.lock("datasets", "x").unwrap();
         let other = File::options().write(true).open(dir.path().join("datasets/.x.lock")).unwrap();
         assert!(other.try_lock().is_err(), "a second holder must wait");
-        let told = home.lock_or_notify("datasets", "x", || Err(Error::Invalid("told".into())));
+        let told = home.lock_or_notify("datasets", "x", || Err(invalid!("told")));
         assert_eq!(told.unwrap_err().to_string(), "told", "who has to wait is told so");
     }
 }

@@ -12,7 +12,7 @@
 use ndarray::Array1;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 
 /// What is done about an uncertain step. `--set 'pessimism={kind="ignore"}'` chooses another kind. `mobile` with its own
 /// score takes `penalize` with `normaliser = "none"` only; `morel` takes any kind but `penalize`.
@@ -98,7 +98,7 @@ impl Pessimism {
         };
         for (name, value) in values {
             if let Some(x) = value.filter(|x| !(*x >= 0.0 && x.is_finite())) {
-                return Err(Error::Invalid(format!("pessimism.{name}: wanted a number from 0, found {x}")));
+                return Err(invalid!("pessimism.{name}: wanted a number from 0, found {x}"));
             }
         }
         Ok(())

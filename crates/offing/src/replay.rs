@@ -15,7 +15,7 @@
 use ndarray::{Array1, s};
 
 use crate::batch::{Batch, Mat};
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::nn::Tensors;
 
 /// Transitions in a ring of fixed capacity, addressed by slot.
@@ -116,10 +116,10 @@ impl ReplayBuffer {
         let ring = from.u64("ring", 2)?;
         let (n, next) = (ring[0] as usize, ring[1] as usize);
         if n > self.capacity() || next >= self.capacity() {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "a replay ring: wanted at most {} rows, found {n}; resume with the configuration it was made with",
                 self.capacity()
-            )));
+            ));
         }
         let columns =
             [("obs", &mut self.rows.obs), ("act", &mut self.rows.act), ("next_obs", &mut self.rows.next_obs)];

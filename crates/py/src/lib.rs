@@ -1,10 +1,10 @@
 //! The native half of the Python package `offing`: arrays in, arrays out. Everything it does is done by the Rust crates.
 
 mod arrays;
-mod command;
-mod env;
 mod errors;
+mod env;
 mod index;
+mod command;
 mod policy;
 mod sumo;
 

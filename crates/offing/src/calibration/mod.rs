@@ -17,7 +17,7 @@ use crate::algorithms::model_based_sac::ModelBasedSacConfig;
 use crate::algorithms::{self, ModelConfig, RolloutConfig, Session, TrainConfig};
 use crate::data::Dataset;
 use crate::dynamics::{Ensemble, Oracle};
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::pessimism::Pessimism;
 use crate::sac::{Sac, SacConfig};
 use crate::uncertainty::{CustomEstimator, UncertaintyConfig};
@@ -74,7 +74,7 @@ impl StudyConfig {
     pub fn validate(&self) -> Result<()> {
         for (name, value) in [("starts", self.starts), ("length", self.length)] {
             if value == 0 {
-                return Err(Error::Invalid(format!("{name}: wanted at least 1, found 0; the paper has 100")));
+                return Err(invalid!("{name}: wanted at least 1, found 0; the paper has 100"));
             }
         }
         algorithms::validate(&self.training())

@@ -11,7 +11,7 @@ use super::ensemble::Ensemble;
 use super::head::Bounds;
 use super::part::{self, ModelShard};
 use crate::batch::Batch;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 use crate::nn::{Keep, MlpEnsemble, Scalar, Tensors, TrainStep};
 
 /// The knobs of the adversary.
@@ -37,17 +37,14 @@ impl AdversaryConfig {
     /// Says what is wrong with the values for networks of so many layers, if anything.
     pub fn validate_for(&self, layers: usize) -> Result<()> {
         if !(self.lr > 0.0 && self.lr.is_finite()) {
-            return Err(Error::Invalid(format!(
-                "adversary.step.lr: wanted a positive number, found {}",
-                self.lr
-            )));
+            return Err(invalid!("adversary.step.lr: wanted a positive number, found {}", self.lr));
         }
         if self.decay.len() != layers {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "adversary.step.decay: wanted {layers} numbers, one for each hidden layer and one for the output, found \
                  {}; leave it out to take the ensemble's",
                 self.decay.len()
-            )));
+            ));
         }
         Ok(())
     }
@@ -262,47 +259,41 @@ impl Adversary {
     ) -> Result<()> {
         let at = format!("adversary step {}", self.steps + 1);
         if model.stack.shape() != self.moments.shape() || model.members() != self.moments.nets() {
-            return Err(Error::Invalid(format!(
-                "{at}: wanted the model it was made for, found one of another shape"
-            )));
+            return Err(invalid!("{at}: wanted the model it was made for, found one of another shape"));
         }
         for (name, rows) in [("imagined", imagined), ("real", real)] {
-            check_rows(rows)
-                .map_err(|e| Error::Invalid(format!("{at}: {}", e.to_string().replace("training", name))))?;
+            check_rows(rows).map_err(|e| invalid!("{at}: {}", e.to_string().replace("training", name)))?;
             if rows.obs_dim() != model.obs_dim() || rows.act_dim() != model.act_dim() {
-                return Err(Error::Invalid(format!(
+                return Err(invalid!(
                     "{at}: wanted {name} rows with {} observations and {} actions, found {} and {}",
                     model.obs_dim(),
                     model.act_dim(),
                     rows.obs_dim(),
                     rows.act_dim()
-                )));
+                ));
             }
         }
         if real.is_empty() || advantage.len() != imagined.len() {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "{at}: wanted real rows and an advantage for each imagined row, found {} real rows and {} advantages for {}",
                 real.len(),
                 advantage.len(),
                 imagined.len()
-            )));
+            ));
         }
         if let Some(i) = advantage.iter().position(|a| !a.is_finite()) {
-            return Err(Error::Invalid(format!(
-                "{at}: wanted finite advantages, found {} at row {i}",
-                advantage[i]
-            )));
+            return Err(invalid!("{at}: wanted finite advantages, found {} at row {i}", advantage[i]));
         }
         if !lambda.is_finite() {
-            return Err(Error::Invalid(format!("{at}: wanted a finite lambda, found {lambda}")));
+            return Err(invalid!("{at}: wanted a finite lambda, found {lambda}"));
         }
         Ok(())
     }
 
     fn not_finite(&self, what: &str, value: f64) -> Error {
-        Error::Invalid(format!(
+        invalid!(
             "{what} became {value} at adversary step {}; lower its lr or lambda, and go back to an earlier model",
             self.steps
-        ))
+        )
     }
 }

@@ -18,7 +18,7 @@ use super::termination::TerminationConfig;
 use super::trainer::{FitProgress, FitReport, Trainer};
 use crate::batch::Batch;
 use crate::checksum::{Checksum, of_bytes};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 use crate::home::{Home, write_atomic};
 use crate::nn::{Tensors, ThreadPool};
 
@@ -133,7 +133,7 @@ pub fn is_cached(home: &Home, fit: &FitRequest<'_>) -> Result<bool> {
 /// Name of a model: a hash of everything its weights follow from.
 pub fn key(fit: &FitRequest<'_>) -> Result<String> {
     let config = serde_json::to_string(fit.config)
-        .map_err(|e| Error::Invalid(format!("cannot write the model's configuration: {e}")))?;
+        .map_err(|e| invalid!("cannot write the model's configuration: {e}"))?;
     let rows = fit.rows;
     let head = format!(
         "offing model {VERSION}\n{config}\nseed {}\n{} {} {}\n",
@@ -216,7 +216,7 @@ fn train(
 fn unsealed(bytes: &[u8]) -> Result<&[u8]> {
     match bytes.split_at_checked(32) {
         Some((sum, rest)) if Sha256::digest(rest)[..] == *sum => Ok(rest),
-        _ => Err(Error::Invalid("wanted a checkpoint with its checksum, found a damaged file".into())),
+        _ => Err(invalid!("wanted a checkpoint with its checksum, found a damaged file")),
     }
 }
 
@@ -293,7 +293,7 @@ mod tests {
             match event {
                 FitEvent::Note(line) => said.push(line),
                 FitEvent::Step(now) if Some(now.updates) == stop_at => {
-                    return Err(Error::Invalid("killed".into()));
+                    return Err(invalid!("killed"));
                 }
                 FitEvent::Step(_) => (),
             }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::data::held_out;
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::nn::Activation;
 
 /// A probabilistic ensemble (Chua et al. 2018, as in MBPO and MOPO). Defaults are the SUMO paper's.
@@ -74,7 +74,7 @@ impl Default for EnsembleConfig {
 impl EnsembleConfig {
     /// Says what is wrong with the values, if anything. Keys are named as `offing train` has them.
     pub fn validate(&self) -> Result<()> {
-        let fail = |what: String| Err(Error::Invalid(format!("model.ensemble.{what}")));
+        let fail = |what: String| Err(invalid!("model.ensemble.{what}"));
         if self.members == 0 {
             return fail("members: wanted at least 1, found 0; the paper has 7".into());
         }
@@ -135,11 +135,11 @@ impl EnsembleConfig {
         let held = held_out(rows, self.holdout, self.holdout_max);
         let left = rows.saturating_sub(held);
         if left < self.batch_size || held == 0 {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "too few rows for a model: wanted at least {} to train on and 1 to hold out, found {left} and \
                  {held}; use more data or a smaller model.ensemble.batch_size",
                 self.batch_size
-            )));
+            ));
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Rows for training: checks, hold-out split, standardisation.
 
 use crate::batch::Batch;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 use crate::nn::{PackedMatrix, Tensors};
 use crate::rng::Rng;
 
@@ -66,17 +66,15 @@ pub fn check_rows(rows: &Batch) -> Result<()> {
     let n = rows.len();
     let lengths = [rows.obs.nrows(), rows.act.nrows(), rows.next_obs.nrows(), rows.done.len()];
     if lengths.iter().any(|&l| l != n) || rows.next_obs.ncols() != rows.obs_dim() {
-        return Err(Error::Invalid(format!(
+        return Err(invalid!(
             "training rows: wanted columns of one length and s' as wide as s, found lengths {lengths:?} and {n}, \
              widths {} and {}",
             rows.obs_dim(),
             rows.next_obs.ncols()
-        )));
+        ));
     }
     if rows.obs_dim() == 0 || rows.act_dim() == 0 {
-        return Err(Error::Invalid(
-            "training rows: wanted at least one observation and one action column".into(),
-        ));
+        return Err(invalid!("training rows: wanted at least one observation and one action column"));
     }
     for (name, mat) in [("obs", &rows.obs), ("act", &rows.act), ("next_obs", &rows.next_obs)] {
         if let Some(((row, col), value)) = mat.indexed_iter().find(|(_, v)| !v.is_finite()) {
@@ -90,10 +88,10 @@ pub fn check_rows(rows: &Batch) -> Result<()> {
 }
 
 fn not_finite(name: &str, row: usize, col: usize, value: f32) -> Error {
-    Error::Invalid(format!(
+    invalid!(
         "training rows: wanted finite values, found {value} in `{name}` at row {row}, column {col}; \
          `offing data audit` lists such rows"
-    ))
+    )
 }
 
 /// Rows to train on and rows held out, in random order.

@@ -25,7 +25,7 @@ use super::termination::Termination;
 use super::trainer::{FitProgress, Trainer};
 use super::{DynamicsModel, Members, ModelStep, Prediction, sampled_batch};
 use crate::batch::{Batch, Mat};
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::nn::{
     Activation, Activations, Keep, MlpEnsemble, Noise, PackedMatrix, Scalar, ScratchPool, Shape, Tensors,
     ThreadPool, Weights,
@@ -167,9 +167,8 @@ impl Ensemble {
     pub fn restore(&mut self, from: &Tensors) -> Result<()> {
         let saved = Self::load(from, &self.pool)?;
         if saved.stack.shape() != self.stack.shape() || saved.members() != self.members() {
-            return Err(Error::Invalid(
+            return Err(invalid!(
                 "a model: wanted one of the size in use, found another; the checkpoint belongs to another configuration"
-                    .into(),
             ));
         }
         *self = Self { termination: self.termination.clone(), deterministic: self.deterministic, ..saved };
@@ -180,7 +179,7 @@ impl Ensemble {
     pub fn load(from: &Tensors, pool: &ThreadPool) -> Result<Self> {
         let size = |name: &str, axis: usize| {
             let size = from.shape(name).and_then(|s| s.get(axis).copied()).filter(|&n| n > 0);
-            size.ok_or_else(|| Error::Invalid(format!("tensor `{name}` is missing; the file is not a model")))
+            size.ok_or_else(|| invalid!("tensor `{name}` is missing; the file is not a model"))
         };
         let members = size("holdout", 0)?;
         let layers = (0..).take_while(|l| from.shape(&format!("model.0.{l}.weight")).is_some()).count();
@@ -189,21 +188,21 @@ impl Ensemble {
         let (sizes, inputs) = (sizes?, size("model.0.0.weight", 1)?);
         let width = size("max_log_var", 0)?;
         let (&outputs, hidden) =
-            sizes.split_last().ok_or_else(|| Error::Invalid("the file has no model layers".into()))?;
+            sizes.split_last().ok_or_else(|| invalid!("the file has no model layers"))?;
         if outputs != 2 * width || inputs < width {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "a model: wanted {} outputs for {width} bounds, found {outputs} (and {inputs} inputs); the file is damaged",
                 2 * width
-            )));
+            ));
         }
         let activation = if from.u64("silu", 1)?[0] != 0 { Activation::Silu } else { Activation::Relu };
         let mut stack =
             MlpEnsemble::zeros(Shape::new(inputs, hidden, outputs, activation), members, Keep::Weights);
         stack.load("model", from)?;
         if let Some((member, l)) = stack.not_finite() {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "tensor `model.{member}.{l}`: wanted finite weights, found NaN or infinite ones; train the model again"
-            )));
+            ));
         }
         let read = |name: &str| -> Result<Vec<Scalar>> {
             Ok(from.f64(name, width)?.into_iter().map(Scalar::new).collect())
@@ -212,7 +211,7 @@ impl Ensemble {
         let elites: Vec<usize> =
             from.u64("elites", size("elites", 0)?)?.into_iter().map(|e| e as usize).collect();
         if elites.iter().any(|&e| e >= members) {
-            return Err(Error::Invalid(format!("a model: wanted elites below {members}, found {elites:?}")));
+            return Err(invalid!("a model: wanted elites below {members}, found {elites:?}"));
         }
         let scaler = Scaler::load_from(from, inputs)?;
         Ok(Self::assemble(stack, scaler, bounds, elites, from.f64("holdout", members)?, pool))

@@ -13,54 +13,46 @@
 //! assert!(wrong.to_string().contains("obs has 3 entries"));
 //! ```
 
-use crate::error::{Error, Result};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, Result, invalid};
 
 /// A condition on (s, a, s').
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Expression {
     text: String,
-    root: Condition,
+    holds: Condition,
 }
 
-#[derive(Clone, Debug)]
-enum Condition {
-    Compare(Number, CompareOp, Number),
-    And(Box<Condition>, Box<Condition>),
-    Or(Box<Condition>, Box<Condition>),
-    Not(Box<Condition>),
-    Constant(bool),
+/// A step that a condition is asked about.
+struct StepView<'a> {
+    prev: &'a [f32],
+    act: &'a [f32],
+    obs: &'a [f32],
 }
 
-#[derive(Clone, Copy, Debug)]
-enum CompareOp {
-    Less,
-    LessEqual,
-    Greater,
-    GreaterEqual,
-    Equal,
-    NotEqual,
-}
-
-#[derive(Clone, Debug)]
-enum Number {
-    Constant(f64),
-    Entry(Vector, usize),
-    MaxAbs(Vector, usize),
-    Unary(fn(f64) -> f64, Box<Number>),
-    Binary(fn(f64, f64) -> f64, Box<Number>, Box<Number>),
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Vector {
-    Obs,
-    Prev,
-    Act,
-}
+/// A number that depends on the step.
+type Number = Arc<dyn Fn(&StepView<'_>) -> f64 + Send + Sync>;
+/// Something true or false that depends on the step.
+type Condition = Arc<dyn Fn(&StepView<'_>) -> bool + Send + Sync>;
+/// Which vector of the step.
+type Vector = for<'a> fn(&StepView<'a>) -> &'a [f32];
 
 /// What a part of the text turned out to be.
 enum Parsed {
     Number(Number),
     Condition(Condition),
+}
+
+impl Parsed {
+    fn number(f: impl Fn(&StepView<'_>) -> f64 + Send + Sync + 'static) -> Self {
+        Self::Number(Arc::new(f))
+    }
+
+    fn condition(f: impl Fn(&StepView<'_>) -> bool + Send + Sync + 'static) -> Self {
+        Self::Condition(Arc::new(f))
+    }
 }
 
 impl Expression {
@@ -73,16 +65,16 @@ impl Expression {
             return Err(parser.wrong("an operator or the end"));
         }
         match value {
-            Parsed::Condition(root) => Ok(Self { text: text.to_string(), root }),
-            Parsed::Number(_) => Err(Error::Invalid(format!(
+            Parsed::Condition(holds) => Ok(Self { text: text.to_string(), holds }),
+            Parsed::Number(_) => Err(invalid!(
                 "condition `{text}`: wanted something true or false, found a number; compare it with something"
-            ))),
+            )),
         }
     }
 
     /// Whether the condition holds for the step from `prev` by `act` to `obs`.
     pub fn holds(&self, prev: &[f32], act: &[f32], obs: &[f32]) -> bool {
-        self.root.eval(&Step { prev, act, obs })
+        (self.holds)(&StepView { prev, act, obs })
     }
 
     /// The condition as written.
@@ -91,57 +83,9 @@ impl Expression {
     }
 }
 
-struct Step<'a> {
-    prev: &'a [f32],
-    act: &'a [f32],
-    obs: &'a [f32],
-}
-
-impl Step<'_> {
-    fn vector(&self, which: Vector) -> &[f32] {
-        match which {
-            Vector::Obs => self.obs,
-            Vector::Prev => self.prev,
-            Vector::Act => self.act,
-        }
-    }
-}
-
-impl Condition {
-    fn eval(&self, step: &Step<'_>) -> bool {
-        match self {
-            Self::Compare(a, how, b) => {
-                let (a, b) = (a.eval(step), b.eval(step));
-                match how {
-                    CompareOp::Less => a < b,
-                    CompareOp::LessEqual => a <= b,
-                    CompareOp::Greater => a > b,
-                    CompareOp::GreaterEqual => a >= b,
-                    CompareOp::Equal => a == b,
-                    CompareOp::NotEqual => a != b,
-                }
-            }
-            Self::And(a, b) => a.eval(step) && b.eval(step),
-            Self::Or(a, b) => a.eval(step) || b.eval(step),
-            Self::Not(a) => !a.eval(step),
-            Self::Constant(value) => *value,
-        }
-    }
-}
-
-impl Number {
-    fn eval(&self, step: &Step<'_>) -> f64 {
-        match self {
-            Self::Constant(x) => *x,
-            Self::Entry(which, i) => f64::from(step.vector(*which)[*i]),
-            Self::MaxAbs(which, from) => {
-                // NaN must not hide: f64::max would drop it.
-                let values = step.vector(*which)[*from..].iter().map(|x| f64::from(x.abs()));
-                values.fold(0.0, |a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) })
-            }
-            Self::Unary(f, a) => f(a.eval(step)),
-            Self::Binary(f, a, b) => f(a.eval(step), b.eval(step)),
-        }
+impl fmt::Debug for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Expression").field(&self.text).finish()
     }
 }
 
@@ -159,8 +103,8 @@ impl Parser<'_> {
         let mut left = self.both()?;
         while self.take("||") {
             let right = self.both()?;
-            left =
-                Parsed::Condition(Condition::Or(Box::new(self.truth(left)?), Box::new(self.truth(right)?)));
+            let (a, b) = (self.condition(left)?, self.condition(right)?);
+            left = Parsed::condition(move |step| a(step) || b(step));
         }
         Ok(left)
     }
@@ -169,65 +113,57 @@ impl Parser<'_> {
         let mut left = self.comparison()?;
         while self.take("&&") {
             let right = self.comparison()?;
-            left =
-                Parsed::Condition(Condition::And(Box::new(self.truth(left)?), Box::new(self.truth(right)?)));
+            let (a, b) = (self.condition(left)?, self.condition(right)?);
+            left = Parsed::condition(move |step| a(step) && b(step));
         }
         Ok(left)
     }
 
     /// `a < b`, or `a < b < c`, which means `a < b && b < c`.
     fn comparison(&mut self) -> Result<Parsed> {
+        const SIGNS: [(&str, fn(&f64, &f64) -> bool); 6] = [
+            ("<=", f64::le),
+            (">=", f64::ge),
+            ("==", f64::eq),
+            ("!=", f64::ne),
+            ("<", f64::lt),
+            (">", f64::gt),
+        ];
         let mut left = self.sum()?;
         let mut all: Option<Condition> = None;
-        while let Some(how) = self.comparison_sign() {
+        while let Some((_, compare)) = SIGNS.into_iter().find(|(sign, _)| self.take(sign)) {
             let right = self.sum()?;
             let (a, b) = (self.number(left)?, self.number(right)?);
-            let one = Condition::Compare(a, how, b.clone());
+            left = Parsed::Number(b.clone());
+            let one = move |step: &StepView<'_>| compare(&a(step), &b(step));
             all = Some(match all {
-                None => one,
-                Some(before) => Condition::And(Box::new(before), Box::new(one)),
+                None => Arc::new(one),
+                Some(before) => Arc::new(move |step| before(step) && one(step)),
             });
-            left = Parsed::Number(b);
         }
         Ok(all.map_or(left, Parsed::Condition))
     }
 
-    fn comparison_sign(&mut self) -> Option<CompareOp> {
-        let signs = [
-            ("<=", CompareOp::LessEqual),
-            (">=", CompareOp::GreaterEqual),
-            ("==", CompareOp::Equal),
-            ("!=", CompareOp::NotEqual),
-            ("<", CompareOp::Less),
-            (">", CompareOp::Greater),
-        ];
-        signs.into_iter().find(|(sign, _)| self.take(sign)).map(|(_, how)| how)
-    }
-
     fn sum(&mut self) -> Result<Parsed> {
-        let mut left = self.product()?;
-        loop {
-            let f: fn(f64, f64) -> f64 = match () {
-                () if self.take("+") => |a, b| a + b,
-                () if self.take("-") => |a, b| a - b,
-                () => return Ok(left),
-            };
-            let right = self.product()?;
-            left = self.binary(f, left, right)?;
-        }
+        self.chain(Self::product, [("+", |a, b| a + b), ("-", |a, b| a - b)])
     }
 
     fn product(&mut self) -> Result<Parsed> {
-        let mut left = self.unary()?;
-        loop {
-            let f: fn(f64, f64) -> f64 = match () {
-                () if self.take("*") => |a, b| a * b,
-                () if self.take("/") => |a, b| a / b,
-                () => return Ok(left),
-            };
-            let right = self.unary()?;
+        self.chain(Self::unary, [("*", |a, b| a * b), ("/", |a, b| a / b)])
+    }
+
+    /// Operands with either of two signs between them, from left to right.
+    fn chain(
+        &mut self,
+        operand: fn(&mut Self) -> Result<Parsed>,
+        signs: [(&str, fn(f64, f64) -> f64); 2],
+    ) -> Result<Parsed> {
+        let mut left = operand(self)?;
+        while let Some((_, f)) = signs.into_iter().find(|(sign, _)| self.take(sign)) {
+            let right = operand(self)?;
             left = self.binary(f, left, right)?;
         }
+        Ok(left)
     }
 
     fn unary(&mut self) -> Result<Parsed> {
@@ -237,10 +173,12 @@ impl Parser<'_> {
         }
         let value = if self.take("-") {
             let inner = self.unary()?;
-            Parsed::Number(Number::Unary(|a| -a, Box::new(self.number(inner)?)))
+            let a = self.number(inner)?;
+            Parsed::number(move |step| -a(step))
         } else if self.take("!") {
             let inner = self.unary()?;
-            Parsed::Condition(Condition::Not(Box::new(self.truth(inner)?)))
+            let a = self.condition(inner)?;
+            Parsed::condition(move |step| !a(step))
         } else {
             self.atom()?
         };
@@ -263,24 +201,33 @@ impl Parser<'_> {
         let start = self.at;
         self.at += word.len();
         match word.as_str() {
-            "true" => Ok(Parsed::Condition(Condition::Constant(true))),
-            "false" => Ok(Parsed::Condition(Condition::Constant(false))),
+            "true" => Ok(Parsed::condition(|_| true)),
+            "false" => Ok(Parsed::condition(|_| false)),
             "abs" => self.call_one(f64::abs),
             "sqrt" => self.call_one(f64::sqrt),
             "min" => self.call_two(f64::min),
             "max" => self.call_two(f64::max),
             "max_abs" => self.max_abs(),
             "obs" | "prev" | "act" => {
-                let which = vector(&word);
+                let (vector, size) = self.vector(&word);
                 self.expect("[")?;
-                let index = self.index(which)?;
+                let index = self.index(&word, size)?;
                 self.expect("]")?;
-                Ok(Parsed::Number(Number::Entry(which, index)))
+                Ok(Parsed::number(move |step| f64::from(vector(step)[index])))
             }
             _ => {
                 self.at = start;
                 Err(self.wrong("a number, obs[i], prev[i], act[i], abs, sqrt, min, max, max_abs or `(`"))
             }
+        }
+    }
+
+    /// The vector of that name and how many entries it has.
+    fn vector(&self, name: &str) -> (Vector, usize) {
+        match name {
+            "prev" => (|step| step.prev, self.obs_dim),
+            "act" => (|step| step.act, self.act_dim),
+            _ => (|step| step.obs, self.obs_dim),
         }
     }
 
@@ -295,16 +242,17 @@ impl Parser<'_> {
                 end += 1 + sign + digits;
             }
         }
-        let value = rest[..end].parse().map_err(|_| self.wrong("a number"))?;
+        let value: f64 = rest[..end].parse().map_err(|_| self.wrong("a number"))?;
         self.at += end;
-        Ok(Parsed::Number(Number::Constant(value)))
+        Ok(Parsed::number(move |_| value))
     }
 
     fn call_one(&mut self, f: fn(f64) -> f64) -> Result<Parsed> {
         self.expect("(")?;
         let inner = self.either()?;
         self.expect(")")?;
-        Ok(Parsed::Number(Number::Unary(f, Box::new(self.number(inner)?))))
+        let a = self.number(inner)?;
+        Ok(Parsed::number(move |step| f(a(step))))
     }
 
     fn call_two(&mut self, f: fn(f64, f64) -> f64) -> Result<Parsed> {
@@ -318,27 +266,27 @@ impl Parser<'_> {
 
     fn max_abs(&mut self) -> Result<Parsed> {
         self.expect("(")?;
-        let which = ["obs", "prev", "act"].into_iter().find(|name| self.take(name)).map(vector);
-        let which = which.ok_or_else(|| self.wrong("obs, prev or act"))?;
+        let name = ["obs", "prev", "act"].into_iter().find(|name| self.take(name));
+        let name = name.ok_or_else(|| self.wrong("obs, prev or act"))?;
+        let (vector, size) = self.vector(name);
         let mut from = 0;
         if self.take("[") {
-            from = self.index(which)?;
+            from = self.index(name, size)?;
             self.expect("..")?;
             self.expect("]")?;
         }
         self.expect(")")?;
-        Ok(Parsed::Number(Number::MaxAbs(which, from)))
+        // NaN must not hide: f64::max would drop it.
+        let larger = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
+        Ok(Parsed::number(move |step| {
+            vector(step)[from..].iter().map(|x| f64::from(x.abs())).fold(0.0, larger)
+        }))
     }
 
-    fn index(&mut self, which: Vector) -> Result<usize> {
+    fn index(&mut self, name: &str, size: usize) -> Result<usize> {
         self.skip_spaces();
         let digits: String = self.text[self.at..].chars().take_while(char::is_ascii_digit).collect();
         let index: usize = digits.parse().map_err(|_| self.wrong("an index such as 0"))?;
-        let (name, size) = match which {
-            Vector::Obs => ("obs", self.obs_dim),
-            Vector::Prev => ("prev", self.obs_dim),
-            Vector::Act => ("act", self.act_dim),
-        };
         if index >= size {
             return Err(self.wrong(&format!("an index below {size} ({name} has {size} entries)")));
         }
@@ -347,19 +295,20 @@ impl Parser<'_> {
     }
 
     fn binary(&self, f: fn(f64, f64) -> f64, a: Parsed, b: Parsed) -> Result<Parsed> {
-        Ok(Parsed::Number(Number::Binary(f, Box::new(self.number(a)?), Box::new(self.number(b)?))))
+        let (a, b) = (self.number(a)?, self.number(b)?);
+        Ok(Parsed::number(move |step| f(a(step), b(step))))
     }
 
     fn number(&self, value: Parsed) -> Result<Number> {
         match value {
-            Parsed::Number(n) => Ok(n),
+            Parsed::Number(number) => Ok(number),
             Parsed::Condition(_) => Err(self.wrong("a number before this place, found a condition")),
         }
     }
 
-    fn truth(&self, value: Parsed) -> Result<Condition> {
+    fn condition(&self, value: Parsed) -> Result<Condition> {
         match value {
-            Parsed::Condition(t) => Ok(t),
+            Parsed::Condition(condition) => Ok(condition),
             Parsed::Number(_) => Err(self.wrong("a condition before this place, found a number")),
         }
     }
@@ -389,18 +338,7 @@ impl Parser<'_> {
         let found: String = self.text[self.at..].chars().take(12).collect();
         let found = if found.is_empty() { "the end".into() } else { format!("`{found}`") };
         let column = self.text[..self.at].chars().count() + 1;
-        Error::Invalid(format!(
-            "condition `{}`: wanted {wanted} at column {column}, found {found}",
-            self.text
-        ))
-    }
-}
-
-fn vector(name: &str) -> Vector {
-    match name {
-        "prev" => Vector::Prev,
-        "act" => Vector::Act,
-        _ => Vector::Obs,
+        invalid!("condition `{}`: wanted {wanted} at column {column}, found {found}", self.text)
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::data::{check_rows, split};
 use crate::batch::{Batch, Mat};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 use crate::nn::{Activation, Fitter, Init, Keep, MlpEnsemble, Shape, Tensors, ThreadPool, Weights, math};
 use crate::rng::Rng;
 
@@ -37,7 +37,7 @@ impl Default for LearnedConfig {
 impl LearnedConfig {
     /// Says what is wrong with the values, and whether these rows teach nothing, if they do not.
     pub(super) fn validate_for(&self, rows: &Batch) -> Result<()> {
-        let fail = |what: String| Err(Error::Invalid(format!("model.termination.classifier.{what}")));
+        let fail = |what: String| Err(invalid!("model.termination.classifier.{what}"));
         if self.hidden.contains(&0) {
             return fail(format!("hidden: wanted widths of at least 1, found {:?}", self.hidden));
         }
@@ -60,10 +60,10 @@ impl LearnedConfig {
 
 /// There is nothing to tell apart.
 fn one_sided(ended: usize, others: usize) -> Error {
-    Error::Invalid(format!(
+    invalid!(
         "a learnt termination: wanted terminal and other rows, found {ended} and {others}; use model.termination.kind = \
          \"never\", or give an expression"
-    ))
+    )
 }
 
 /// A trained classifier of ended episodes.
@@ -114,10 +114,11 @@ impl LearnedTermination {
             });
         }
         if stack.not_finite().is_some() {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "the termination classifier became non-finite within {} updates; lower its lr ({})",
-                cfg.updates, cfg.lr
-            )));
+                cfg.updates,
+                cfg.lr
+            ));
         }
         // Trained at even odds: p/(1−p) of the data is the network's odds times ended/others.
         let odds = (ended.len() as f32 / others.len() as f32).ln();

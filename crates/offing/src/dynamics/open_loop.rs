@@ -10,7 +10,7 @@ use super::oracle::Oracle;
 use super::{DynamicsModel, Members};
 use crate::batch::{Batch, Mat};
 use crate::data::Dataset;
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::rng::Rng;
 
 /// Where to measure.
@@ -78,11 +78,11 @@ pub fn open_loop(
     };
     let kept: Vec<usize> = (0..starts.len()).filter(gone).collect();
     if kept.is_empty() {
-        return Err(Error::Invalid(format!(
+        return Err(invalid!(
             "none of {} windows could be replayed in the simulator exactly; check that the data are of {}",
             starts.len(),
             oracle.spec().task
-        )));
+        ));
     }
     let starts: Vec<usize> = kept.iter().map(|&i| starts[i]).collect();
     let truth_obs = truth.obs.select(Axis(0), &kept);
@@ -124,10 +124,10 @@ fn draw_starts(data: &Dataset, cfg: &OpenLoopConfig) -> Result<Vec<usize>> {
     let mut starts: Vec<usize> = data.episodes.iter().flat_map(within).collect();
     if starts.is_empty() || cfg.steps == 0 || cfg.windows == 0 {
         let longest = data.episodes.iter().map(|e| e.len()).max().unwrap_or(0);
-        return Err(Error::Invalid(format!(
+        return Err(invalid!(
             "open-loop error: wanted an episode of at least {} steps, the longest has {longest}; ask for fewer steps",
             cfg.steps.max(1)
-        )));
+        ));
     }
     let mut rng = Rng::stream(cfg.seed, "open-loop", 0);
     let count = cfg.windows.min(starts.len());

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use super::{DynamicsModel, Members, ModelStep, Prediction};
 use crate::batch::{Batch, Mat};
 use crate::env::{Env, EnvPool, Spec};
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::rng::Rng;
 
 /// Rows a thread takes at once with one simulator.
@@ -171,7 +171,7 @@ impl<'a> Oracle<'a> {
     ) -> Result<Trajectories> {
         let (rows, steps, width) = (obs.nrows(), acts.dim().1, self.spec.obs_dim);
         if (obs.ncols(), acts.dim().0, acts.dim().2) != (width, rows, self.spec.act_dim) {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "steps of {}: wanted {width} observations and {} actions a row, found {} and {} (rows {rows} and {}); the \
                  rows are of another task",
                 self.spec.task,
@@ -179,7 +179,7 @@ impl<'a> Oracle<'a> {
                 obs.ncols(),
                 acts.dim().2,
                 acts.dim().0
-            )));
+            ));
         }
         let mut flat = vec![f32::NAN; rows * steps * width];
         let mut fates = vec![RowOutcome::Unreadable; rows];

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::expression::Expression;
 use super::learnt::{LearnedConfig, LearnedTermination};
 use crate::batch::{Batch, Mat};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 use crate::tasks::{self, TaskTermination};
 
 /// When imagined episodes end: never, by the rule of a known body, by a condition, or by a classifier. A state with an
@@ -121,10 +121,10 @@ impl TerminationConfig {
             if obs >= wanted {
                 return Ok(());
             }
-            Err(Error::Invalid(format!(
+            Err(invalid!(
                 "termination of {body}: wanted states of at least {wanted} entries, found {obs}; choose another \
                  model.termination.kind"
-            )))
+            ))
         };
         Ok(match self {
             Self::Never {} | Self::HalfCheetah { limit: None } => Termination::Never,
@@ -138,7 +138,7 @@ impl TerminationConfig {
             }
             Self::Expression { alive } => {
                 let parsed = Expression::parse(alive, obs, rows.act_dim());
-                let named = |e: Error| Error::Invalid(format!("model.termination.alive: {e}"));
+                let named = |e: Error| invalid!("model.termination.alive: {e}");
                 Termination::Alive(parsed.map_err(named)?)
             }
             Self::Learnt { classifier } => {

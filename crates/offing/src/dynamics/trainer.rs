@@ -6,7 +6,7 @@ use super::ensemble::{Ensemble, holdout_error};
 use super::head::Bounds;
 use super::part::{self, ModelShard};
 use crate::batch::Batch;
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::nn::{Init, Keep, MlpEnsemble, Scalar, Shape, Tensors, ThreadPool, TrainStep};
 use crate::rng::Rng;
 
@@ -197,11 +197,12 @@ impl<'a> Trainer<'a> {
             }
             loss /= (rows.len() * width) as f64;
             if !loss.is_finite() {
-                return Err(Error::Invalid(format!(
+                return Err(invalid!(
                     "the model's loss became {loss} for member {member} at update {} (epoch {}); lower model.ensemble.lr, or \
                      look for extreme values with `offing data audit`",
-                    self.state.updates, self.state.epoch
-                )));
+                    self.state.updates,
+                    self.state.epoch
+                ));
             }
             total += loss;
             let shards = &self.shards;
@@ -219,8 +220,8 @@ impl<'a> Trainer<'a> {
     /// The finished model: each member's best weights, elites by hold-out error.
     pub fn finish(self) -> Result<Ensemble> {
         if self.state.best_error.iter().any(|e| !e.is_finite()) {
-            return Err(Error::Invalid(
-                "the model was not trained for a whole epoch yet, so no weights have been chosen; go on training".into(),
+            return Err(invalid!(
+                "the model was not trained for a whole epoch yet, so no weights have been chosen; go on training"
             ));
         }
         let mut ranked: Vec<usize> = (0..self.cfg.members).collect();
@@ -282,11 +283,11 @@ impl<'a> Trainer<'a> {
         for member in 0..self.cfg.members {
             let (error, best) = (self.state.last_error[member], self.state.best_error[member]);
             if !error.is_finite() {
-                return Err(Error::Invalid(format!(
+                return Err(invalid!(
                     "the model's hold-out error became {error} for member {member} after epoch {}; lower \
                      model.ensemble.lr",
                     self.state.epoch
-                )));
+                ));
             }
             // The first epoch always counts: nothing was kept before.
             if best.is_infinite() || (best - error) / best > self.cfg.improvement {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::first_states;
 use crate::batch::{Batch, Mat};
 use crate::data::Dataset;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 use crate::nn::{ThreadPool, Weights};
 use crate::replay::gather;
 use crate::rng::Rng;
@@ -60,7 +60,7 @@ pub fn fitted_q(
 ) -> Result<FittedQ> {
     let rows = &data.rows;
     if cfg.steps == 0 || cfg.batch == 0 {
-        return Err(Error::Invalid("fitted Q: wanted at least one step and one row a batch, found 0".into()));
+        return Err(invalid!("fitted Q: wanted at least one step and one row a batch, found 0"));
     }
     let sac = SacConfig {
         hidden: cfg.hidden.clone(),
@@ -87,10 +87,10 @@ pub fn fitted_q(
         let loss = q.critic_step(&batch, &y);
         q.sync_targets();
         if !loss.is_finite() {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "fitted Q: the error became {loss} at step {}; lower its learning rate",
                 step + 1
-            )));
+            ));
         }
         if step >= cfg.steps - cfg.steps.div_ceil(10) {
             (error, counted) = (error + loss, counted + 1);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::Mat;
 use crate::dynamics::ModelStep;
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::rng::Rng;
 use crate::rollout::ModelRollout;
 use crate::sac::Actor;
@@ -54,7 +54,7 @@ pub fn model_return(
     rng: &mut Rng,
 ) -> Result<ModelReturn> {
     if starts.nrows() == 0 || cfg.length == 0 {
-        return Err(Error::Invalid("model return: wanted at least one start and one step, found 0".into()));
+        return Err(invalid!("model return: wanted at least one start and one step, found 0"));
     }
     let rollouts = starts.nrows() as f64;
     let mut found = ModelReturn { value: 0.0, unpenalised: 0.0, length: 0.0, exploded: 0.0 };

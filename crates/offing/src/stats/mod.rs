@@ -16,32 +16,23 @@ use crate::rng::Rng;
 /// # Panics
 /// When a value is NaN: a study must say beforehand what it does with such rows.
 pub fn ranks(values: &[f64]) -> Vec<f64> {
+    let mut ranks = vec![0.0; values.len()];
+    weighted_ranks(values, &ascending(values), &vec![1.0; values.len()], &mut ranks);
+    ranks
+}
+
+/// Row numbers in the order of their values.
+fn ascending(values: &[f64]) -> Vec<usize> {
     assert!(values.iter().all(|v| !v.is_nan()), "ranks of NaN are not defined");
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_unstable_by(|&a, &b| values[a].total_cmp(&values[b]));
-    let mut ranks = vec![0.0; values.len()];
-    let mut first = 0;
-    // 0.0 and -0.0 are one value, though total_cmp orders them.
-    for tied in order.chunk_by(|&a, &b| values[a] == values[b]) {
-        let mean = first as f64 + (tied.len() + 1) as f64 / 2.0;
-        tied.iter().for_each(|&i| ranks[i] = mean);
-        first += tied.len();
-    }
-    ranks
+    order
 }
 
 /// Pearson's r. NaN when either side is constant or there are fewer than two rows.
 pub fn pearson(x: &[f64], y: &[f64]) -> f64 {
     assert_eq!(x.len(), y.len(), "two columns of one length");
-    let n = x.len() as f64;
-    let (mx, my) = (x.iter().sum::<f64>() / n, y.iter().sum::<f64>() / n);
-    let (mut xy, mut xx, mut yy) = (0.0, 0.0, 0.0);
-    for (x, y) in x.iter().zip(y) {
-        xy += (x - mx) * (y - my);
-        xx += (x - mx).powi(2);
-        yy += (y - my).powi(2);
-    }
-    if xx == 0.0 || yy == 0.0 { f64::NAN } else { (xy / (xx.sqrt() * yy.sqrt())).clamp(-1.0, 1.0) }
+    weighted_pearson(x, y, &vec![1.0; x.len()])
 }
 
 /// Spearman's ρ: Pearson's r of the ranks.
@@ -63,10 +54,9 @@ pub fn auroc(scores: &[f64], positive: &[bool]) -> f64 {
 /// without positives.
 pub fn auprc(scores: &[f64], positive: &[bool]) -> f64 {
     assert_eq!(scores.len(), positive.len(), "one label a score");
-    assert!(scores.iter().all(|v| !v.is_nan()), "thresholds of NaN are not defined");
     let total = positive.iter().filter(|&&p| p).count() as f64;
-    let mut order: Vec<usize> = (0..scores.len()).collect();
-    order.sort_unstable_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+    let mut order = ascending(scores);
+    order.reverse();
     let (mut seen, mut hits, mut area) = (0.0, 0.0, 0.0);
     for tied in order.chunk_by(|&a, &b| scores[a] == scores[b]) {
         let new = tied.iter().filter(|&&i| positive[i]).count() as f64;
@@ -111,6 +101,15 @@ pub struct Interval {
     pub high: f64,
 }
 
+impl Interval {
+    /// The percentile interval of bootstrap draws. Draws that are NaN are left out.
+    fn of_draws(value: f64, mut draws: Vec<f64>, level: f64) -> Self {
+        draws.retain(|d| !d.is_nan());
+        let tail = (1.0 - level) / 2.0;
+        Self { value, low: quantile(&draws, tail), high: quantile(&draws, 1.0 - tail) }
+    }
+}
+
 /// A number that may be NaN, in formats that have no NaN: null stands for it, both ways.
 pub mod nan_as_null {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -126,31 +125,9 @@ pub mod nan_as_null {
     }
 }
 
-/// Percentile bootstrap of `statistic`, which is given row numbers. Whole groups are drawn with replacement: rows of one
-/// rollout resemble each other, and drawing them one by one would make the interval too narrow. Draws on which the
-/// statistic is NaN are left out.
-pub fn bootstrap(
-    groups: &[Vec<usize>],
-    repeats: usize,
-    level: f64,
-    statistic: impl Fn(&[usize]) -> f64,
-    rng: &mut Rng,
-) -> Interval {
-    let mut rows: Vec<usize> = groups.iter().flatten().copied().collect();
-    let value = statistic(&rows);
-    let mut draws = Vec::with_capacity(repeats);
-    for _ in 0..if groups.is_empty() { 0 } else { repeats } {
-        rows.clear();
-        (0..groups.len()).for_each(|_| rows.extend_from_slice(&groups[rng.below(groups.len())]));
-        draws.push(statistic(&rows));
-    }
-    draws.retain(|d| !d.is_nan());
-    let tail = (1.0 - level) / 2.0;
-    Interval { value, low: quantile(&draws, tail), high: quantile(&draws, 1.0 - tail) }
-}
-
-/// Spearman's ρ and Pearson's r of two columns with bootstrap intervals over whole groups, as [`bootstrap`] gives, at a
-/// fraction of its cost: rows are sorted once, and a resample is a set of weights.
+/// Spearman's ρ and Pearson's r of two columns with percentile bootstrap intervals. Whole groups are drawn with replacement:
+/// rows of one rollout resemble each other, and drawing them one by one would make the interval too narrow. Rows are sorted
+/// once, and a resample is a set of weights.
 pub fn correlation_intervals(
     x: &[f64],
     y: &[f64],
@@ -160,13 +137,7 @@ pub fn correlation_intervals(
     rng: &mut Rng,
 ) -> (Interval, Interval) {
     assert_eq!(x.len(), y.len(), "two columns of one length");
-    let order = |values: &[f64]| {
-        assert!(values.iter().all(|v| !v.is_nan()), "ranks of NaN are not defined");
-        let mut order: Vec<usize> = (0..values.len()).collect();
-        order.sort_unstable_by(|&a, &b| values[a].total_cmp(&values[b]));
-        order
-    };
-    let (by_x, by_y) = (order(x), order(y));
+    let (by_x, by_y) = (ascending(x), ascending(y));
     let (mut rank_x, mut rank_y) = (vec![0.0; x.len()], vec![0.0; x.len()]);
     let mut both = |weight: &[f64]| {
         weighted_ranks(x, &by_x, weight, &mut rank_x);
@@ -185,17 +156,13 @@ pub fn correlation_intervals(
         rhos.push(rho);
         rs.push(r);
     }
-    let interval = |value: f64, mut draws: Vec<f64>| {
-        draws.retain(|d| !d.is_nan());
-        let tail = (1.0 - level) / 2.0;
-        Interval { value, low: quantile(&draws, tail), high: quantile(&draws, 1.0 - tail) }
-    };
-    (interval(value.0, rhos), interval(value.1, rs))
+    (Interval::of_draws(value.0, rhos, level), Interval::of_draws(value.1, rs, level))
 }
 
 /// Ranks in the sample that holds row i `weight[i]` times; rows of weight 0 get a rank that counts for nothing.
 fn weighted_ranks(values: &[f64], order: &[usize], weight: &[f64], ranks: &mut [f64]) {
     let mut before = 0.0;
+    // 0.0 and -0.0 are one value, though total_cmp orders them.
     for tied in order.chunk_by(|&a, &b| values[a] == values[b]) {
         let size: f64 = tied.iter().map(|&i| weight[i]).sum();
         tied.iter().for_each(|&i| ranks[i] = before + (size + 1.0) / 2.0);
@@ -251,6 +218,25 @@ mod tests {
         assert!(auroc(&[1.0, 2.0], &[true, true]).is_nan() && auprc(&[1.0, 2.0], &[false, false]).is_nan());
         assert!(quantile(&[], 0.5).is_nan());
         assert_eq!(ranks(&[0.0, -0.0]), [1.5, 1.5]);
+    }
+
+    /// The plain bootstrap of a statistic of row numbers, which the quick one must equal.
+    fn bootstrap(
+        groups: &[Vec<usize>],
+        repeats: usize,
+        level: f64,
+        statistic: impl Fn(&[usize]) -> f64,
+        rng: &mut Rng,
+    ) -> Interval {
+        let mut rows: Vec<usize> = groups.iter().flatten().copied().collect();
+        let value = statistic(&rows);
+        let mut draws = Vec::with_capacity(repeats);
+        for _ in 0..if groups.is_empty() { 0 } else { repeats } {
+            rows.clear();
+            (0..groups.len()).for_each(|_| rows.extend_from_slice(&groups[rng.below(groups.len())]));
+            draws.push(statistic(&rows));
+        }
+        Interval::of_draws(value, draws, level)
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! assert_eq!(probability_of_improvement(&new, &old), 0.875);
 //! ```
 
-use super::{Interval, quantile, ranks};
+use super::{Interval, ranks};
 use crate::rng::Rng;
 
 /// Mean of the middle half: a quarter of the numbers, rounded down, is left out at each end. NaN without numbers.
@@ -32,18 +32,12 @@ pub fn stratified_bootstrap(
     rng: &mut Rng,
 ) -> Interval {
     let draws = (0..repeats).map(|_| statistic(&resampled(tasks, rng))).collect();
-    interval(statistic(tasks), draws, level)
+    Interval::of_draws(statistic(tasks), draws, level)
 }
 
 fn resampled(tasks: &[Vec<f64>], rng: &mut Rng) -> Vec<Vec<f64>> {
     let draw = |runs: &Vec<f64>| (0..runs.len()).map(|_| runs[rng.below(runs.len())]).collect();
     tasks.iter().map(draw).collect()
-}
-
-fn interval(value: f64, mut draws: Vec<f64>, level: f64) -> Interval {
-    draws.retain(|d| !d.is_nan());
-    let tail = (1.0 - level) / 2.0;
-    Interval { value, low: quantile(&draws, tail), high: quantile(&draws, 1.0 - tail) }
 }
 
 /// The chance that a run of `new` scores above a run of `old` on the same task (ties count half), averaged over tasks.
@@ -73,7 +67,7 @@ pub fn improvement_interval(
         let (new, old) = (resampled(new, rng), resampled(old, rng));
         draws.push(probability_of_improvement(&new, &old));
     }
-    interval(probability_of_improvement(new, old), draws, level)
+    Interval::of_draws(probability_of_improvement(new, old), draws, level)
 }
 
 /// Share of runs that score above `threshold`, averaged over tasks: one point of a performance profile.

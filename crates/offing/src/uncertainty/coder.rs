@@ -2,7 +2,7 @@
 
 use super::count::CountConfig;
 use crate::batch::{Batch, Mat};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 use crate::nn::{
     Activation, Activations, Field, Init, Keep, MlpEnsemble, PackedMatrix, Shape, Shard, Tensors, ThreadPool,
     TrainStep, Weights, math,
@@ -31,7 +31,7 @@ pub(super) struct Coder {
 
 /// A linear model has nothing to build codes on.
 pub(super) fn linear() -> Error {
-    Error::Invalid("count: wanted a model with hidden layers, found a linear one".into())
+    invalid!("count: wanted a model with hidden layers, found a linear one")
 }
 
 impl Trunk {
@@ -123,10 +123,11 @@ impl Coder {
             decoder.train(&alone, 0..1, 1, |_| &work.decode, &step);
         }
         if encoder.not_finite().or(decoder.not_finite()).is_some() {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "count: the autoencoder became non-finite within {} updates; lower its lr ({})",
-                cfg.updates, cfg.lr
-            )));
+                cfg.updates,
+                cfg.lr
+            ));
         }
         let mut error = 0.0;
         for chunk in order[..held].chunks(rows) {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{EstimatorConfig, Uncertainty};
 use crate::batch::Batch;
 use crate::dynamics::{Ensemble, EnsembleConfig};
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::home::Home;
 use crate::nn::ThreadPool;
 
@@ -41,10 +41,10 @@ impl<'a> BuildContext<'a> {
     /// The ensemble, or an error that names the estimator that needs it.
     pub fn model_for(&self, id: &str) -> Result<&'a Ensemble> {
         self.model.ok_or_else(|| {
-            Error::Invalid(format!(
+            invalid!(
                 "{id}: wanted a trained ensemble, found none; train one, or use an estimator that needs the data alone \
                  (sumo)"
-            ))
+            )
         })
     }
 }
@@ -97,11 +97,11 @@ impl CustomConfig {
         custom.iter().find(|c| c.name == self.name).ok_or_else(|| {
             let known: Vec<&str> = custom.iter().map(CustomEstimator::name).collect();
             let found = if known.is_empty() { "none".to_string() } else { known.join(", ") };
-            Error::Invalid(format!(
+            invalid!(
                 "custom: wanted the estimator `{}` from the program that trains, found {found}; run the program that \
                  registers it",
                 self.name
-            ))
+            )
         })
     }
 }

@@ -15,7 +15,7 @@ use super::coder::{Coder, Trunk, linear};
 use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::{Batch, Mat};
 use crate::dynamics::{Ensemble, EnsembleConfig, Members, ModelStep};
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::nn::ThreadPool;
 
 /// The sizes of the tables.
@@ -102,18 +102,17 @@ impl Count {
     ) -> Result<Self> {
         config.validate_for(data.len(), model.members())?;
         if (data.obs_dim(), data.act_dim()) != (model.obs_dim(), model.act_dim()) {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "count: wanted rows of the model's {} observations and {} actions, found {} and {}",
                 model.obs_dim(),
                 model.act_dim(),
                 data.obs_dim(),
                 data.act_dim()
-            )));
+            ));
         }
         let weights = model.save();
         let mut coders: Vec<(f64, Result<Coder>)> = Vec::new();
-        coders
-            .resize_with(model.members(), || (f64::INFINITY, Err(Error::Invalid("not trained yet".into()))));
+        coders.resize_with(model.members(), || (f64::INFINITY, Err(invalid!("not trained yet"))));
         pool.for_each_mut(&mut coders, |member, out| {
             let trained =
                 Trunk::of(&weights, member).and_then(|trunk| Coder::fit(config, trunk, data, seed, member));
@@ -208,7 +207,7 @@ impl EstimatorConfig for CountConfig {
 impl CountConfig {
     /// Finds settings that cannot work for so many rows and a model of so many members.
     fn validate_for(&self, rows: usize, members: usize) -> Result<()> {
-        let fail = |what: String| Err(Error::Invalid(format!("count: {what}")));
+        let fail = |what: String| Err(invalid!("count: {what}"));
         if !(1..=64).contains(&self.bits) {
             return fail(format!("wanted from 1 to 64 bits, found {}; the authors use 32 and 50", self.bits));
         }

@@ -6,7 +6,7 @@ use offing_knn::{NeighborIndex, Tree, TreeConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Mat;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 use crate::rng::Rng;
 use crate::stats;
 
@@ -48,9 +48,7 @@ impl EmbeddingConfig {
             Self::Network { dim, hidden, .. } => (dim, hidden),
         };
         if dim == 0 || hidden == 0 {
-            return Err(Error::Invalid(format!(
-                "embedding: wanted dim and hidden of at least 1, found {dim} and {hidden}"
-            )));
+            return Err(invalid!("embedding: wanted dim and hidden of at least 1, found {dim} and {hidden}"));
         }
         Ok(())
     }
@@ -106,9 +104,9 @@ impl Embedding {
             EmbeddingConfig::Network { dim, hidden, seed } => (vec![inputs, hidden, dim], seed),
         };
         if sizes.contains(&0) {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "embedding: wanted at least one input, hidden unit and output, found sizes {sizes:?}"
-            )));
+            ));
         }
         let mut rng = Rng::stream(seed, "embedding", 0);
         let mut layers = Vec::new();
@@ -158,7 +156,7 @@ impl Embedding {
         let chosen: Vec<usize> = (0..rows.min(n)).map(|_| rng.below(n)).collect();
         let sample = points.select(ndarray::Axis(0), &chosen);
         let image = self.apply(&sample);
-        let fault = |e: offing_knn::Error| Error::Invalid(format!("embedding: {e}"));
+        let fault = |e: offing_knn::Error| invalid!("embedding: {e}");
         let near =
             Tree::new(&TreeConfig::default(), sample.view()).and_then(|t| t.search_self(1)).map_err(fault)?;
         let near_image =
@@ -178,7 +176,7 @@ impl Embedding {
             }
         }
         if truth.len() < 2 {
-            return Err(Error::Invalid("embedding: wanted rows that differ, found copies of one row".into()));
+            return Err(invalid!("embedding: wanted rows that differ, found copies of one row"));
         }
         let ratio: Vec<f64> = truth.iter().zip(&embedded).map(|(d, e)| e / d).collect();
         let mean = ratio.iter().sum::<f64>() / ratio.len() as f64;

@@ -25,7 +25,7 @@ use super::sumo::{Sumo, SumoConfig, fault};
 use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::{Batch, Mat};
 use crate::dynamics::{DynamicsModel, EnsembleConfig, Members, ModelStep};
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::nn::ThreadPool;
 use crate::rng::Rng;
 
@@ -74,16 +74,13 @@ impl FathomConfig {
     /// Finds settings that cannot work for so many rows.
     fn validate_for(&self, rows: usize) -> Result<()> {
         if rows < NEIGHBORS + 2 {
-            return Err(Error::Invalid(format!(
-                "fathom: wanted at least {} rows of data, found {rows}",
-                NEIGHBORS + 2
-            )));
+            return Err(invalid!("fathom: wanted at least {} rows of data, found {rows}", NEIGHBORS + 2));
         }
         for (name, value) in [("stored", self.stored), ("baseline_rows", self.baseline_rows)] {
             if value == Some(0) {
-                return Err(Error::Invalid(format!(
+                return Err(invalid!(
                     "fathom: wanted {name} of at least 1, found 0; leave it out for all rows"
-                )));
+                ));
             }
         }
         Ok(())
@@ -138,9 +135,8 @@ impl Fathom {
         let mixture = match (config.variant, model) {
             (FathomVariant::Ensemble, Some(model)) => mixture(model, data)?,
             (FathomVariant::Ensemble, None) => {
-                return Err(Error::Invalid(
+                return Err(invalid!(
                     "fathom: variant = \"ensemble\" wanted a trained ensemble, found none; use variant = \"search\""
-                        .into(),
                 ));
             }
             _ => Vec::new(),
@@ -167,14 +163,14 @@ impl Fathom {
     pub fn error_rows(&self, rows: &Batch) -> Result<Array1<f32>> {
         let (s, a) = (self.delta.ncols(), self.points.ncols() - self.delta.ncols());
         if (rows.obs_dim(), rows.act_dim()) != (s, a) {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "rows to score: wanted {s} observation and {a} action columns as in the data, found {} and {}",
                 rows.obs_dim(),
                 rows.act_dim()
-            )));
+            ));
         }
         if let Some(row) = (0..rows.len()).find(|&i| rows.next_obs.row(i).iter().any(|x| !x.is_finite())) {
-            return Err(Error::Invalid(format!("fathom: `next_obs` of row {row} is not finite")));
+            return Err(invalid!("fathom: `next_obs` of row {row} is not finite"));
         }
         let points = self.whitening.apply(&SearchVector::ObsAct.rows(rows));
         let change = &rows.next_obs - &rows.obs;
@@ -321,9 +317,8 @@ impl Whitening {
         }
         gram.iter_mut().for_each(|g| *g /= chosen.len() as f64);
         if !gram.iter().any(|g| *g > 0.0) {
-            return Err(Error::Invalid(
+            return Err(invalid!(
                 "fathom: wanted states that change with (s, a), found a dataset whose s' − s never does"
-                    .into(),
             ));
         }
         let mut map = root_floored(gram, d, FLOOR);

@@ -7,7 +7,7 @@ use super::pullback::PullbackConfig;
 use super::smooth::Radial;
 use super::space::{moments, standardise};
 use crate::batch::{Batch, Mat};
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::nn::{
     Activation, Activations, Init, Keep, MlpEnsemble, PackedMatrix, Shape, Shard, ThreadPool, TrainStep,
     Weights,
@@ -73,10 +73,11 @@ impl Latent {
         }
         let bad = [&it.encoder, &it.forward, &it.decoder].into_iter().any(|s| s.not_finite().is_some());
         if bad {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "pullback: the latent model became non-finite within {} updates; lower its lr ({})",
-                cfg.updates, cfg.lr
-            )));
+                cfg.updates,
+                cfg.lr
+            ));
         }
         Ok(it)
     }

@@ -5,7 +5,7 @@ use ndarray::Array1;
 use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::Batch;
 use crate::dynamics::{DynamicsModel, EnsembleConfig, Members, ModelStep, Prediction};
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 
 /// Rows of the data predicted at once: some tens of megabytes.
 const CHUNK: usize = 8192;
@@ -62,9 +62,9 @@ impl<S: EnsembleScore + Clone + 'static> EstimatorConfig for S {
 fn check_members(score: &dyn EnsembleScore, found: usize) -> Result<()> {
     let (id, wanted) = (score.id(), score.min_members());
     if found < wanted {
-        return Err(Error::Invalid(format!(
+        return Err(invalid!(
             "{id}: wanted at least {wanted} members to compare, found {found}; raise model.ensemble.members"
-        )));
+        ));
     }
     Ok(())
 }
@@ -192,9 +192,9 @@ impl Uncertainty for EnsembleEstimator {
 
 /// Every member's prediction of a step, or an error that names the estimator that needs it.
 pub(super) fn every_prediction<'a>(id: &str, step: &'a ModelStep) -> Result<&'a Prediction> {
-    step.prediction.as_ref().ok_or_else(|| {
-        Error::Invalid(format!("{id}: wanted every member's prediction, found a step by one member"))
-    })
+    step.prediction
+        .as_ref()
+        .ok_or_else(|| invalid!("{id}: wanted every member's prediction, found a step by one member"))
 }
 
 /// Calls `each` with the predictions for the first `rows` rows of the data, chunk after chunk.

@@ -58,7 +58,7 @@ use ndarray::Array1;
 pub use offing_knn::Neighbors;
 
 use crate::dynamics::{EnsembleConfig, Members, ModelStep};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 
 /// Scores steps of a model; larger means less trustworthy.
 ///
@@ -178,21 +178,21 @@ pub fn locate(episodes: &[std::ops::Range<usize>], row: usize) -> Option<(usize,
 
 /// The answer to callers that have no critics.
 fn no_critics(id: &str) -> Error {
-    Error::Invalid(format!(
+    invalid!(
         "{id}: wanted the critics, which exist only while an algorithm trains; train `mobile` with it, or choose \
          another estimator"
-    ))
+    )
 }
 
 /// Refuses scores that are not finite: a row so far out that its distance overflows.
 fn finite(name: &str, scores: Array1<f32>) -> Result<Array1<f32>> {
     match scores.iter().position(|u| !u.is_finite()) {
         None => Ok(scores),
-        Some(row) => Err(Error::Invalid(format!(
+        Some(row) => Err(invalid!(
             "{name}: the score of row {row} is {}: the model's state has left the range of numbers; end rollouts at \
              exploding states",
             scores[row]
-        ))),
+        )),
     }
 }
 

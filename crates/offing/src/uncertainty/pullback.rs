@@ -22,7 +22,7 @@ use super::sumo::fault;
 use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::{Batch, Mat};
 use crate::dynamics::{EnsembleConfig, Members, ModelStep};
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::nn::ThreadPool;
 
 /// Rows a thread takes at once.
@@ -227,7 +227,7 @@ impl EstimatorConfig for PullbackConfig {
 impl PullbackConfig {
     /// Finds settings that cannot work for so many rows.
     fn validate_for(&self, rows: usize) -> Result<()> {
-        let fail = |what: String| Err(Error::Invalid(format!("pullback: {what}")));
+        let fail = |what: String| Err(invalid!("pullback: {what}"));
         for (name, size) in [
             ("latent", self.latent),
             ("neighbors", self.neighbors),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::embedding::{Distortion, Embedding, EmbeddingConfig};
 use crate::batch::{Batch, Mat};
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::rng::Rng;
 
 /// The search vector: which parts of a transition are put side by side (⊕).
@@ -165,12 +165,12 @@ impl Space {
     pub(super) fn place(&self, batch: &Batch) -> Result<Mat> {
         let (obs_dim, act_dim) = (self.obs_dim, self.act_dim);
         if (batch.obs_dim(), batch.act_dim()) != (obs_dim, act_dim) {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "rows to score: wanted {obs_dim} observation and {act_dim} action columns as in the data, found {} and \
                  {}; score rows of the same task",
                 batch.obs_dim(),
                 batch.act_dim()
-            )));
+            ));
         }
         let mut points = self.vector.rows(batch);
         check(&points, |c| self.vector.column_name(c, obs_dim, act_dim), "the rows to score")?;
@@ -188,11 +188,11 @@ impl Space {
 fn check(points: &Mat, name: impl Fn(usize) -> String, whose: &str) -> Result<()> {
     match points.indexed_iter().find(|(_, x)| !x.is_finite()) {
         None => Ok(()),
-        Some(((row, col), x)) => Err(Error::Invalid(format!(
+        Some(((row, col), x)) => Err(invalid!(
             "{whose}: wanted finite values, found {x} in `{}` of row {row}; leave the column out of the search vector, \
              or drop such rows (`offing data audit` lists them)",
             name(col)
-        ))),
+        )),
     }
 }
 

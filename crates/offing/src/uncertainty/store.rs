@@ -15,7 +15,7 @@ use super::space::Space;
 use super::sumo::{Sumo, SumoConfig, fault, tree};
 use crate::batch::Batch;
 use crate::checksum::{Checksum, of_bytes};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 use crate::home::{Home, write_atomic};
 
 /// Raised when the meaning of the files changes.
@@ -140,7 +140,7 @@ fn head_hash(file: &Path) -> Result<String> {
 
 /// Names an index by everything it depends on.
 fn content_hash(config: &SumoConfig, data: &Batch) -> Result<String> {
-    let settings = serde_json::to_string(config).map_err(|e| Error::Invalid(format!("sumo: {e}")))?;
+    let settings = serde_json::to_string(config).map_err(|e| invalid!("sumo: {e}"))?;
     let mut sum = Checksum::of(&format!("{VERSION} {settings} {} {} ", data.obs_dim(), data.act_dim()));
     sum.rows(&config.vector.rows(data));
     Ok(sum.finish()[..32].to_string())

@@ -15,7 +15,7 @@ use super::space::{ColumnScale, Distance, SearchVector, Space};
 use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::Batch;
 use crate::dynamics::{EnsembleConfig, Members, ModelStep};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 
 /// How the score is searched and written. Defaults are the paper's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -149,7 +149,7 @@ impl Sumo {
     /// Whether each row's score lies above `threshold`: a yes/no search, cheaper than the score.
     pub fn exceeds_rows(&self, rows: &Batch, threshold: f32) -> Result<Vec<bool>> {
         if threshold.is_nan() {
-            return Err(Error::Invalid("sumo: a threshold of NaN; wanted a number".into()));
+            return Err(invalid!("sumo: a threshold of NaN; wanted a number"));
         }
         let points = self.space.place(rows)?;
         let Some(radius) = self.radius(threshold) else { return Ok(vec![true; rows.len()]) };
@@ -253,16 +253,15 @@ impl SumoConfig {
     /// Finds settings that cannot work for a dataset of `rows` rows.
     pub fn validate_for(&self, rows: usize) -> Result<()> {
         if self.k == 0 || self.k >= rows {
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "sumo: wanted k from 1 to {} (one less than the data's {rows} rows), found {}; the paper has 1",
                 rows.saturating_sub(1),
                 self.k
-            )));
+            ));
         }
         if self.form == ScoreForm::CrossEntropy && self.metric != Distance::Euclidean {
-            return Err(Error::Invalid(
+            return Err(invalid!(
                 "sumo: form = \"cross-entropy\" is defined for metric = \"euclidean\" only; use \"log1p\" or \"log\""
-                    .into(),
             ));
         }
         self.embedding.as_ref().map_or(Ok(()), EmbeddingConfig::validate)
@@ -289,7 +288,7 @@ pub(super) fn tree(config: &SumoConfig, threads: usize) -> TreeConfig {
 
 /// A search's complaint in this library's words.
 pub(super) fn fault(error: offing_knn::Error) -> Error {
-    Error::Invalid(format!("neighbour search: {error}"))
+    invalid!("neighbour search: {error}")
 }
 
 /// log Γ(n/2): the sums of logarithms that halves and integers have.
