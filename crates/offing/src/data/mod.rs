@@ -11,6 +11,7 @@ pub mod resolve;
 mod checks;
 mod dataset;
 mod formats;
+mod from_columns;
 mod messages;
 mod naming;
 mod options;
@@ -19,6 +20,7 @@ mod transitions;
 mod unknown_columns;
 
 pub use dataset::{Dataset, Ends, ReadReport, SimColumns};
+pub use from_columns::LogColumns;
 pub use formats::{Format, read, read_npy, write, write_npy};
 pub use options::{ColumnMap, ReadOptions, TerminalNext};
 pub use reset_detection::StepScale;
