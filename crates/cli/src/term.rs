@@ -5,7 +5,7 @@ use std::time::Duration;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use offing_experiments::format::number;
-use offing_experiments::{Block, Document, Table};
+use offing_experiments::{Document, Element, Table};
 
 /// `println!` that does not mind when nobody reads any more (`offing data list | head -1`); any other trouble with the
 /// output ends the program.
@@ -64,16 +64,16 @@ pub(crate) fn print_text_table(table: &Table) {
 /// Prints what a user at the terminal wants to see of a document: its title and its results, without figures.
 pub(crate) fn print_results(document: &Document) {
     out!("{}", document.title);
-    for block in &document.results {
-        match block {
-            Block::Heading(text) => out!("\n{text}"),
-            Block::Table(table) => {
+    for element in &document.results {
+        match element {
+            Element::Heading(text) => out!("\n{text}"),
+            Element::Table(table) => {
                 let bands: Vec<String> =
                     in_bands(table, width()).iter().map(|band| laid_out(band, width()).to_string()).collect();
                 out!("{}", bands.join("\n\n"));
             }
-            Block::Text(text) | Block::Code(text) | Block::Lines(_, text) => out!("{text}"),
-            Block::Figure(..) | Block::Drawing(..) => {}
+            Element::Text(text) | Element::Code(text) | Element::Lines(_, text) => out!("{text}"),
+            Element::Figure(..) | Element::Drawing(..) => {}
         }
     }
 }

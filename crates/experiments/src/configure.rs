@@ -20,5 +20,6 @@ pub(crate) fn configure(
 /// Whether a step of an algorithm is a whole iteration of planning in a model, as long as thousands of gradient steps: it
 /// learns a model, but no learner of gradient steps rolls out in it (MOReL).
 pub fn plans(algorithm: &dyn Algorithm) -> bool {
-    algorithm.model_config().is_some() && algorithm.rollout_config().is_none()
+    let blocks = algorithm.blocks();
+    blocks.model.is_some() && blocks.rollout.is_none()
 }

@@ -8,8 +8,8 @@ use offing::config::Layers;
 use offing::data::catalogue::Origin;
 use offing::data::{Dataset, ReadOptions};
 use offing::dynamics::{
-    Cached, Comparison, Curve, EnsembleConfig, Fit, FitEvent, Linear, OpenLoop, OpenLoopConfig, Oracle,
-    TerminationConfig, cached, compare, open_loop,
+    CachedModel, Curve, EnsembleConfig, FitEvent, FitRequest, HoldoutComparison, Linear, OpenLoop,
+    OpenLoopConfig, Oracle, TerminationConfig, compare, fit_cached, open_loop,
 };
 use offing::env::{Physics, Simulators};
 use offing::nn::ThreadPool;
@@ -19,7 +19,7 @@ use toml::Table as TomlTable;
 use crate::format::{count, number};
 use crate::plot::{Axis, Plot, Series};
 use crate::table::{Table, row};
-use crate::{Block, Document, Runtime};
+use crate::{Document, Element, Runtime};
 
 /// Steps for which model and simulator are followed, and those shown in tables.
 const STEPS: usize = 50;
@@ -68,8 +68,8 @@ pub struct DynamicsReport {
     rows: usize,
     seed: u64,
     config: TomlTable,
-    fitted: Cached,
-    comparison: Comparison,
+    fitted: CachedModel,
+    comparison: HoldoutComparison,
     open_loop: Option<OpenLoop>,
 }
 
@@ -93,7 +93,7 @@ impl DynamicsRequest {
         }
         self.set.iter().try_for_each(|set| layers.set(set))?;
         let config: DynamicsConfig = layers.read()?;
-        config.model.check()?;
+        config.model.validate()?;
         let (data, origin) = runtime.hooks().resolver(|resolver| {
             let path = resolver.locate(&self.dataset, self.rows)?;
             resolver.read_with_notes(&path, self.reading.clone())
@@ -112,8 +112,9 @@ impl DynamicsRequest {
         let rows = drawn.as_ref().unwrap_or(&data.rows);
         runtime.say(&format!("{} ({origin}): {} rows", data.name, count(rows.len())));
         let pool = ThreadPool::new(rayon::current_num_threads());
-        let fit = Fit { rows, config: &config.model, termination: &config.termination, seed: self.seed };
-        let fitted = cached(runtime.home(), fit, &pool, &mut |event| {
+        let fit =
+            FitRequest { rows, config: &config.model, termination: &config.termination, seed: self.seed };
+        let fitted = fit_cached(runtime.home(), fit, &pool, &mut |event| {
             on_fit(event);
             Ok(())
         })?;
@@ -132,7 +133,7 @@ impl DynamicsRequest {
         &self,
         runtime: &Runtime,
         data: &Dataset,
-        fitted: &Cached,
+        fitted: &CachedModel,
         line: &Linear,
     ) -> Result<Option<OpenLoop>> {
         let Some(task) = runtime.mujoco.task_of(&data.name) else {
@@ -223,8 +224,8 @@ impl DynamicsReport {
         let config = toml::to_string(&self.config).context("cannot write the configuration")?;
         let mut page = Document::new(format!("Dynamics model of {}", self.dataset));
         page.intro = vec![
-            Block::Code(command),
-            Block::text(format!(
+            Element::Code(command),
+            Element::text(format!(
                 "{} members, of which {} make steps; {} rows trained on, {} held out; {} epochs, {} gradient steps.",
                 fitted.model.members(),
                 fitted.model.elites().len(),
@@ -235,43 +236,43 @@ impl DynamicsReport {
             )),
         ];
         page.results = vec![
-            Block::heading("Hold-out error"),
-            Block::text(
+            Element::heading("Hold-out error"),
+            Element::text(
                 "Mean squared error on standardised targets (the change of state, and the reward): a model that answers the \
                  mean has 1. The last column says how many times larger the linear model's error is.",
             ),
-            Block::Table(self.holdout_table()),
-            Block::figure(
+            Element::Table(self.holdout_table()),
+            Element::figure(
                 by_column(found),
                 "Hold-out error of each target column: the entries of the state in their order, the reward last.",
             ),
         ];
-        page.results.extend(self.open_loop.as_ref().map(open_loop_blocks).into_iter().flatten());
-        page.details.push(Block::heading("Configuration"));
+        page.results.extend(self.open_loop.as_ref().map(open_loop_elements).into_iter().flatten());
+        page.details.push(Element::heading("Configuration"));
         let lines = config.lines().filter(|line| !line.is_empty());
-        page.details.extend(lines.map(|line| Block::Code(line.into())));
+        page.details.extend(lines.map(|line| Element::Code(line.into())));
         Ok(page)
     }
 }
 
-fn open_loop_blocks(open: &OpenLoop) -> Vec<Block> {
+fn open_loop_elements(open: &OpenLoop) -> Vec<Element> {
     vec![
-        Block::heading("Open-loop error against the simulator"),
-        Block::text(format!(
+        Element::heading("Open-loop error against the simulator"),
+        Element::text(format!(
             "Model and simulator start in {} states of the dataset and follow the dataset's own actions. The error is the \
              root mean square over the state's entries, each divided by its standard deviation over the dataset. \
              “recorded” is the difference between the recorded states and the simulator's: below it nothing can be told. {}",
             count(open.windows),
             left_out(open)
         )),
-        Block::Table(open_loop_table(open)),
-        Block::text("Mean over the starts (10 %–90 % quantile)."),
-        Block::figure(
+        Element::Table(open_loop_table(open)),
+        Element::text("Mean over the starts (10 %–90 % quantile)."),
+        Element::figure(
             over_steps(open, false),
             "Lines: mean over the starts; shades: 10 %–90 % quantile. “recorded” is drawn from a hundredth of the \
              model's first error on.",
         ),
-        Block::figure(over_steps(open, true), "The same for the learnt model, on a linear axis."),
+        Element::figure(over_steps(open, true), "The same for the learnt model, on a linear axis."),
     ]
 }
 
@@ -303,7 +304,7 @@ fn left_out(open: &OpenLoop) -> String {
     }
 }
 
-fn by_column(found: &Comparison) -> Plot {
+fn by_column(found: &HoldoutComparison) -> Plot {
     let points = |errors: &[f64]| errors.iter().enumerate().map(|(i, e)| (i as f64, *e)).collect();
     Plot {
         title: "Hold-out error by target".into(),

@@ -7,13 +7,13 @@ use anyhow::Result;
 use offing::Rng;
 use offing::algorithms::{Configured, Event, Registry, Session};
 use offing::data::Dataset;
-use offing::dynamics::{Fit, TerminationConfig, Trainer, is_kept};
+use offing::dynamics::{FitRequest, TerminationConfig, Trainer, is_cached};
 use offing::env::Simulators;
 use offing::home::Home;
 use offing::nn::ThreadPool;
 use offing::run::{ControlFlow, RunDir};
+use offing::tasks::horizon;
 use offing::train::PreparedRun;
-use offing_mujoco::horizon;
 use toml::Table;
 
 use crate::Runtime;
@@ -75,10 +75,11 @@ fn model_cost(
     few: &Dataset,
     pool: &ThreadPool,
 ) -> Result<(Option<f64>, String)> {
-    let Some(model) = run.configured.algorithm.model_config() else { return Ok((Some(0.0), String::new())) };
+    let Some(model) = run.configured.algorithm.blocks().model else { return Ok((Some(0.0), String::new())) };
     let (cfg, seed) = (&model.ensemble, model.seed.unwrap_or(run.manifest.seed));
-    let fit = Fit { rows: &run.data.rows, config: cfg, termination: &TerminationConfig::Never {}, seed };
-    if is_kept(runtime.home(), &fit)? {
+    let fit =
+        FitRequest { rows: &run.data.rows, config: cfg, termination: &TerminationConfig::Never {}, seed };
+    if is_cached(runtime.home(), &fit)? {
         return Ok((Some(0.0), "the model is there already".into()));
     }
     let mut trainer = Trainer::new(cfg, &few.rows, 0, pool)?;
@@ -110,11 +111,11 @@ fn probe(run: &PreparedRun) -> Result<(Configured, Vec<Option<f64>>)> {
     let never = i64::MAX;
     let mut set =
         ["evaluate_every", "checkpoint_every", "steps"].map(|key| format!("train.{key}={never}")).to_vec();
-    if let Some(rollout) = run.configured.algorithm.rollout_config() {
+    if let Some(rollout) = run.configured.algorithm.blocks().rollout {
         set.push(format!("rollout.every={EVERY}"));
         set.push(format!("rollout.starts={}", rollout.starts.min(STARTS)));
     }
-    set.extend(run.configured.algorithm.model_config().map(|_| "model.ensemble.max_updates=1".to_string()));
+    set.extend(run.configured.algorithm.blocks().model.map(|_| "model.ensemble.max_updates=1".to_string()));
     let once = TRAINED_ONCE.map(|(table, key, ..)| shortened(&run.manifest.settings, table, key));
     for ((table, key, ..), (steps, _)) in TRAINED_ONCE.iter().zip(once.iter().flatten()) {
         set.push(format!("{table}.{key}={steps}"));
@@ -172,7 +173,7 @@ fn step_cost(run: &PreparedRun, few: &Dataset, pool: &ThreadPool) -> Result<(Vec
             "model" | "checkpoint" | "evaluate" => 0.0,
             "rollout" => {
                 let (probed, wanted) =
-                    (probe.algorithm.rollout_config(), run.configured.algorithm.rollout_config());
+                    (probe.algorithm.blocks().rollout, run.configured.algorithm.blocks().rollout);
                 let rollouts = steps.div_ceil(EVERY).max(1) as f64;
                 let starts = probed.map_or(1, |r| r.starts.max(1)) as f64;
                 seconds / rollouts / starts * wanted.map_or(0.0, |r| r.starts as f64 / r.every as f64)

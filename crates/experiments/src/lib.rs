@@ -25,6 +25,6 @@ pub mod estimate;
 pub mod bench;
 pub mod grid;
 
-pub use document::{Block, Document};
+pub use document::{Document, Element};
 pub use runtime::Runtime;
 pub use table::Table;

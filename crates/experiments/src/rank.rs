@@ -16,7 +16,7 @@ use offing::rank::{
 };
 use offing::rollout::ModelRollout;
 use offing::run::{CONFIG, METRICS, RunDir, read_metrics};
-use offing::sac::{Actor, Mean};
+use offing::sac::{Actor, Deterministic};
 use offing::stats::spearman;
 use offing::train::{RunManifest, resume};
 use offing::uncertainty::{BuildContext, Uncertainty, UncertaintyConfig};
@@ -144,7 +144,7 @@ fn policies_of(runtime: &Runtime, (dir, manifest): &NamedRun, data: &Dataset) ->
     let records = read_metrics(&dir.join(METRICS))?;
     let evaluations = records.iter().filter(|r| r.get("return").is_some_and(|v| v.is_number())).count();
     let train = manifest.configure(&Registry::default())?;
-    let episodes = evaluations * train.algorithm.train_config().episodes;
+    let episodes = evaluations * train.algorithm.blocks().train.episodes;
     for (which, file) in POLICIES {
         let path = dir.join(file);
         if !path.exists() {
@@ -201,7 +201,7 @@ fn estimate(
             Error::Invalid("--online: this dataset has no simulator; rank without it".into())
         })?;
         for ranked in policies {
-            let found = evaluate(evaluator.envs, &Mean(&ranked.policy), config.online, config.seed)?;
+            let found = evaluate(evaluator.envs, &Deterministic(&ranked.policy), config.online, config.seed)?;
             ranked.online = Some(found.mean());
         }
     }
@@ -218,7 +218,7 @@ fn model_returns(
 ) -> offing::Result<()> {
     let model_of = |manifest: &RunManifest| {
         let configured = manifest.configure(&Registry::default()).ok()?;
-        let model = configured.algorithm.model_config()?.clone();
+        let model = configured.algorithm.blocks().model?.clone();
         Some(ModelConfig { seed: Some(model.seed.unwrap_or(manifest.seed)), ..model })
     };
     let Some((dir, model_cfg)) = runs.iter().find_map(|(dir, m)| Some((dir, model_of(m)?))) else {

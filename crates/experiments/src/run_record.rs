@@ -93,7 +93,7 @@ impl RunRecord {
             seed: seed.and_then(|s| s.as_integer()).unwrap_or(0) as u64,
             config,
             metrics: read_metrics(&dir.join(METRICS))?,
-            times: dir.join(TIMING).is_file().then(|| PhaseTimer::going_on(dir)),
+            times: dir.join(TIMING).is_file().then(|| PhaseTimer::resume(dir)),
             data: read_json(&dir.join(DATA_CARD)),
             provenance: Provenance::of_run(dir),
         })

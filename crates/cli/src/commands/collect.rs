@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use indicatif::ProgressBar;
 use offing::collect::{Chosen, CollectConfig, Progress, collect, publish};
-use offing::data::scores::reference;
 use offing::env::Physics;
 use offing::home::write_json;
 use offing::nn::ThreadPool;
 use offing::run::{CONFIG, RunDir};
+use offing::tasks::reference_under;
 use offing_experiments::format::{count, number};
 use offing_experiments::{Runtime, Table};
 use serde::{Deserialize, Serialize};
@@ -50,7 +50,7 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     let cfg = CollectConfig { steps: args.steps, seed: args.seed, ..CollectConfig::default() };
     let dir = args.dir.clone().unwrap_or_else(|| format!("runs/collect/{}/s{}", args.task, args.seed).into());
     let envs = runtime.envs(&args.task, args.physics)?;
-    let reference = reference(&args.task).filter(|_| args.physics != Physics::GymnasiumV5);
+    let reference = reference_under(&args.task, args.physics);
     let (task, physics) = (args.task.clone(), args.physics.to_string());
     let mut run = open(&dir, &CollectManifest { task, physics, collect: cfg.clone() })?;
     signals::listen();
@@ -61,7 +61,7 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
         runtime.control_flow()
     });
     bar.finish_and_clear();
-    run.take_notes().iter().for_each(|note| runtime.say(note));
+    run.take_warnings().iter().for_each(|note| runtime.say(note));
     if !done? {
         runtime.say(&format!("stopped; the same command resumes in {}", dir.display()));
         return Ok(ExitCode::STOPPED);

@@ -8,9 +8,9 @@ use offing::data::audit::{Severity, audit};
 use offing::data::catalogue::{Recipe, made_names};
 use offing::data::{self, ColumnMap, Dataset, Format, ReadOptions, TerminalNext};
 use offing::env::{GenerateOptions, Physics};
+use offing::tasks::horizon;
 use offing_experiments::format::{count, counted};
 use offing_experiments::{Runtime, Table};
-use offing_mujoco::horizon;
 
 use crate::args::{JsonFile, named};
 use crate::audit::print_audit;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use indicatif::ProgressBar;
-use offing::dynamics::{FitEvent, Progress};
+use offing::dynamics::{FitEvent, FitProgress};
 use offing::env::Physics;
 use offing_experiments::Runtime;
 use offing_experiments::dynamics::DynamicsRequest;
@@ -99,7 +99,7 @@ fn show(runtime: &Runtime, bar: &ProgressBar, event: &FitEvent<'_>) {
     }
 }
 
-fn epoch_line(now: &Progress) -> String {
+fn epoch_line(now: &FitProgress) -> String {
     let errors: Vec<String> = now.holdout.iter().map(|e| number(*e)).collect();
     format!("epoch {}: loss {}, hold-out MSE {}", now.epoch, number(now.loss), errors.join(" "))
 }

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use offing::data::scores::{Reference, reference};
 use offing::env::{Physics, Simulators};
 use offing::eval::{Evaluation, evaluate};
-use offing::policy::{Deterministic, Policy, TanhGaussian, Uniform};
+use offing::policy::{Deterministic, Policy, TanhGaussian, UniformPolicy};
+use offing::tasks::{Reference, reference_under};
 use offing::train::{mean_return, resume};
 use offing_experiments::format::{number, or_dash};
 use offing_experiments::run_record::{LAST_POLICY, POLICIES};
@@ -59,7 +59,7 @@ fn of_run(runtime: &Runtime, args: &Args, dir: &Path) -> Result<ExitCode> {
         );
     };
     let physics = args.physics.map_or_else(|| run.physics(), Ok)?;
-    let reference = d4rl_reference(&run.data.name, physics);
+    let reference = reference_under(&run.data.name, physics);
     let (mut rows, mut policies) = (Vec::new(), Vec::new());
     for (name, file) in POLICIES {
         let path = dir.join(file);
@@ -100,7 +100,7 @@ fn of_policy(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     let physics = args.physics.unwrap_or_default();
     let path = (args.policy != "uniform").then(|| Path::new(&args.policy));
     let result = play(runtime, args, task, physics, path)?;
-    let reference = d4rl_reference(task, physics);
+    let reference = reference_under(task, physics);
     print(task, vec![row(&args.policy, &result, reference)]);
     args.json.write(|| {
         let mut value = figures(&result, reference);
@@ -138,7 +138,7 @@ fn play(
         );
     }
     let policy: &dyn Policy = match &loaded {
-        None => &Uniform,
+        None => &UniformPolicy,
         Some(policy) if args.stochastic => policy,
         Some(policy) => &Deterministic(policy),
     };
@@ -152,11 +152,6 @@ fn figures(result: &Evaluation, reference: Option<Reference>) -> Map<String, Val
         "normalised_score": score, "episodes": result,
     });
     value.as_object().cloned().unwrap_or_default()
-}
-
-/// D4RL's reference returns, where they apply: v5 counts rewards differently, so it has none.
-fn d4rl_reference(task: &str, physics: Physics) -> Option<Reference> {
-    reference(task).filter(|_| physics != Physics::GymnasiumV5)
 }
 
 /// Prints evaluations as a table.
@@ -198,7 +193,7 @@ mod tests {
     #[test]
     fn one_episode_has_no_spread() {
         let one = Evaluation { returns: vec![45.5], lengths: vec![10] };
-        let cells = row("x", &one, reference("hopper"));
+        let cells = row("x", &one, reference_under("hopper", Physics::default()));
         assert!(cells.iter().all(|cell| !cell.contains('±')) && cells[3] == "-", "{cells:?}");
         let figures = figures(&one, None);
         assert!(figures["standard_error"].is_null() && figures["std"].is_null(), "{figures:?}");

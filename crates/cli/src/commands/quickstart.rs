@@ -6,16 +6,16 @@ use anyhow::Result;
 use offing::config::read_text;
 use offing::data::audit::audit;
 use offing::data::catalogue::{Origin, Recipe};
-use offing::data::scores::reference;
 use offing::data::{self, ReadOptions};
 use offing::env::{GenerateOptions, Physics};
 use offing::eval::{Evaluation, evaluate};
 use offing::policy::{Deterministic, TanhGaussian};
+use offing::tasks::horizon;
+use offing::tasks::reference;
 use offing::train::{RunConfig, mean_return, prepare};
 use offing_experiments::format::number;
 use offing_experiments::report::{RunReport, write_run_page};
 use offing_experiments::{Runtime, Table};
-use offing_mujoco::horizon;
 
 use super::eval::mean_with_error;
 use super::train::announce;

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use ndarray::Array1;
 use offing::data::ReadOptions;
 use offing::uncertainty::{
-    Columns, Distance, Neighbors, SearchVector, Sumo, SumoConfig, Threshold, Uncertainty, locate,
+    ColumnScale, Distance, Neighbors, SearchVector, Sumo, SumoConfig, Threshold, Uncertainty, locate,
 };
 use offing::{Batch, Mat, stats};
 use offing_experiments::format::{count, or_dash};
@@ -113,7 +113,7 @@ fn open(runtime: &Runtime, args: &Args) -> Result<(Sumo, Vec<Range<usize>>)> {
         k: args.k.unwrap_or(1),
         vector: args.vector.unwrap_or_default(),
         metric: args.metric.unwrap_or_default(),
-        columns: if args.standardise { Columns::Standardised } else { Columns::Raw },
+        columns: if args.standardise { ColumnScale::Standardised } else { ColumnScale::Raw },
         ..SumoConfig::default()
     };
     let (data, _) = runtime.read_data(&args.data, ReadOptions::default())?;

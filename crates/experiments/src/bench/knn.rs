@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use ndarray::Axis;
 use offing::data::catalogue::Recipe;
-use offing::data::policy_set::{Choice, PolicySet};
+use offing::data::policy_set::{PolicySet, SnapshotChoice};
 use offing::data::{ReadOptions, write_npy};
 use offing::env::Physics;
 use offing::{Mat, Rng};
@@ -46,7 +46,8 @@ impl KnnBench {
         let set = data.meta.get("set").unwrap_or(&self.dataset);
         let recipe = Recipe::parse(set)?;
         let best = Recipe { flavour: "expert".into(), ..recipe.clone() };
-        let agent = PolicySet::open(&self.policies)?.mix(&best, Choice::default())?.remove(0).policy;
+        let agent =
+            PolicySet::open(&self.policies)?.policies_for(&best, SnapshotChoice::default())?.remove(0).policy;
         let envs = runtime.envs(&recipe.task, Physics::default())?;
         runtime.say("rolling out queries");
         let of = |distance| Ok((distance, queries(&data, &envs, &agent, distance, self.queries, 0)?));

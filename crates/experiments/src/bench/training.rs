@@ -7,14 +7,14 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow};
 use offing::Rng;
-use offing::algorithms::{Configured, Event, Session, TrainConfig, train};
+use offing::algorithms::{Configured, Event, Session, TrainConfig};
 use offing::data::Dataset;
 use offing::env::{Physics, Simulators};
 use offing::eval::evaluate;
 use offing::home::Home;
 use offing::nn::ThreadPool;
 use offing::run::{ControlFlow, PhaseTimer, RunDir};
-use offing::sac::{Actor, Mean};
+use offing::sac::{Actor, Deterministic};
 
 use super::{Measurements, median, seconds};
 use crate::Runtime;
@@ -220,7 +220,7 @@ impl TimedWork<'_> {
             }
         };
         let mut session = Session::new(self.data, &home, &pool, self.seed, &mut run, &mut on_event);
-        train(self.configured.algorithm.as_ref(), &mut session)?;
+        self.configured.algorithm.run(&mut session)?;
         let timer = session.timer.clone();
         Ok(TimedTraining { blocks, updates, resident, timer })
     }
@@ -261,8 +261,8 @@ fn evaluation(runtime: &Runtime, data: &Dataset) -> Result<f64> {
     let rng = &mut Rng::stream(0, "bench", 0);
     let actor = Actor::new(data.rows.obs_dim(), data.rows.act_dim(), &[256; 3], [-5.0, 2.0], rng);
     // The first makes the simulators.
-    evaluate(&envs, &Mean(&actor), rayon::current_num_threads(), 0)?;
-    seconds(|| Ok(evaluate(&envs, &Mean(&actor), EPISODES as usize, 0)?))
+    evaluate(&envs, &Deterministic(&actor), rayon::current_num_threads(), 0)?;
+    seconds(|| Ok(evaluate(&envs, &Deterministic(&actor), EPISODES as usize, 0)?))
 }
 
 /// A figure of /proc/self/status in megabytes; NaN where there is none.

@@ -34,7 +34,7 @@ pub fn study_settings(profile: Option<&str>, set: &[String]) -> Result<(StudyCon
     }
     set.iter().try_for_each(|set| layers.set(set))?;
     let config: StudyConfig = layers.read()?;
-    config.check()?;
+    config.validate()?;
     Ok((config, rows))
 }
 

@@ -5,7 +5,7 @@ use offing::stats;
 
 use super::summary::StudySummary;
 use crate::plot::{Axis, Plot, Series};
-use crate::{Block, Document};
+use crate::{Document, Element};
 
 /// Points drawn in a cloud: enough to see its shape.
 const POINTS: usize = 1500;
@@ -17,31 +17,31 @@ impl StudySummary {
     /// The page.
     pub fn document(&self) -> Document {
         let mut page = Document::new(format!("Calibration of uncertainty on {}", self.dataset));
-        page.intro.push(Block::text(
+        page.intro.push(Element::text(
             "A policy trained in the learnt model without penalty rolls out in it. Every imagined step is replayed in the \
              simulator (or compared with held-out transitions), and each estimator's score u with the true error of the next \
              state. Headline: all rows, next states as sampled, not clipped.",
         ));
-        page.intro.extend(self.row_counts().into_iter().map(Block::Text));
+        page.intro.extend(self.row_counts().into_iter().map(Element::Text));
         for (heading, table) in self.tables() {
-            page.results.extend((!heading.is_empty()).then(|| Block::heading(heading)));
-            page.results.push(Block::Table(table));
+            page.results.extend((!heading.is_empty()).then(|| Element::heading(heading)));
+            page.results.push(Element::Table(table));
         }
         let Some((seed, study)) = self.studies.first() else { return page };
         page.details = vec![
-            Block::heading(format!("Figures (seed {seed})")),
-            Block::figure(
+            Element::heading(format!("Figures (seed {seed})")),
+            Element::figure(
                 reliability(study),
                 "Rows sorted by each estimator's score, in twenty parts: a good estimator's error rises.",
             ),
-            Block::figure(
+            Element::figure(
                 along(study),
                 "Along a rollout: the true error, and each estimator's mean rank (0 lowest, 1 highest).",
             ),
         ];
         for (name, scores) in &study.scores {
             let caption = format!("{name}: score against true error.");
-            page.details.push(Block::figure(cloud(name, scores, study), caption));
+            page.details.push(Element::figure(cloud(name, scores, study), caption));
         }
         page
     }

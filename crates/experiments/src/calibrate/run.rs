@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use offing::Error;
-use offing::calibration::{Study, StudyConfig, World, prepare, study};
+use offing::calibration::{Study, StudyConfig, TruthSource, prepare, study};
 use offing::checksum::short_hash;
 use offing::data::Dataset;
 use offing::dynamics::Oracle;
@@ -93,7 +93,7 @@ pub fn run_study(runtime: &Runtime, request: &StudyRequest) -> Result<Option<Fin
     let dir = request.dir.join(slug(&request.dataset)).join(name);
     let mut cache = StudyCache::find(&dir, &request.estimators)?;
     if !cache.missing().is_empty() {
-        request.config.check_for(&data, &cache.missing())?;
+        request.config.validate_for(&data, &cache.missing(), &[])?;
         // Another table's cell, perhaps: tables share studies, and what it finds need not be found again.
         let Some(mut run) = runtime.open_when_free(&dir, &text)? else { return Ok(None) };
         cache = StudyCache::find(&dir, &request.estimators)?;
@@ -104,7 +104,7 @@ pub fn run_study(runtime: &Runtime, request: &StudyRequest) -> Result<Option<Fin
                 Ok(Some(found)) => cache.add(&found)?,
                 Ok(None) => return Ok(None),
                 Err(error) => {
-                    run.forget_if_untouched();
+                    run.remove_if_empty();
                     return Err(error);
                 }
             }
@@ -129,10 +129,10 @@ fn study_in(
     let found = runtime.hooks().in_session(data, physics, request.seed, run, |session| {
         let Some(subject) = prepare(config, session)? else { return Err(Error::Stopped) };
         match (&held_out, runtime.mujoco.task_of(&data.name)) {
-            (Some(held_out), _) => study(config, missing, &subject, World::HeldOut(held_out), session),
+            (Some(held_out), _) => study(config, missing, &subject, TruthSource::HeldOut(held_out), session),
             (None, Some(task)) => {
                 let oracle = Oracle::new(EnvPool::of_task(&runtime.mujoco, &task, physics))?;
-                study(config, missing, &subject, World::Simulated(&oracle), session)
+                study(config, missing, &subject, TruthSource::Simulator(&oracle), session)
             }
             (None, None) => Err(Error::Invalid(format!(
                 "{}: has neither a simulator nor episodes to hold back",

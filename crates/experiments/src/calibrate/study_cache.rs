@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use offing::calibration::{Finding, Study};
+use offing::calibration::{EstimatorResult, Study};
 use offing::uncertainty::UncertaintyConfig;
 
 use offing::checksum::short_hash;
@@ -79,7 +79,7 @@ impl StudyCache {
         let rest = studies.split_off(1);
         let mut all = studies.pop().expect("at least one estimator was asked for");
         // Each choice of rows has its baseline and then the estimators, as a study of all together would.
-        let mut findings: Vec<Finding> = Vec::new();
+        let mut findings: Vec<EstimatorResult> = Vec::new();
         for (at, finding) in all.findings.drain(..).enumerate() {
             let last = finding.estimator != STEP;
             findings.push(finding);
@@ -102,20 +102,20 @@ const STEP: &str = "step";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use offing::calibration::{Part, Timing, Variant};
+    use offing::calibration::{NextObsKind, RowSubset, Timing};
     use offing::stats::Interval;
 
     /// A study as `judge` would give it: each choice of rows with the baseline first.
     fn study(names: &[&str]) -> Study {
         let mut findings = Vec::new();
-        for part in [Part::All, Part::Bounded] {
+        for part in [RowSubset::All, RowSubset::Bounded] {
             for (i, name) in [&["step"], names].concat().into_iter().enumerate() {
-                let value = name.len() as f64 + f64::from(u8::from(part == Part::All));
+                let value = name.len() as f64 + f64::from(u8::from(part == RowSubset::All));
                 let interval = Interval { value, low: f64::NAN, high: i as f64 };
                 let (rho, r) = (interval, interval);
-                let (estimator, variant, rows) = (name.to_string(), Variant::Sampled, 3);
+                let (estimator, variant, rows) = (name.to_string(), NextObsKind::Sampled, 3);
                 let (rho_within_step, auroc, auprc) = (0.0, 0.5, 0.5);
-                findings.push(Finding {
+                findings.push(EstimatorResult {
                     estimator,
                     variant,
                     part,

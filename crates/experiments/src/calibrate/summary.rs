@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use anyhow::Result;
-use offing::calibration::{Finding, Part, Study, Variant};
+use offing::calibration::{EstimatorResult, NextObsKind, RowSubset, Study};
 use offing::stats::{self, Interval};
 
 use crate::format::{count, or_dash};
@@ -34,8 +34,14 @@ impl StudySummary {
     }
 
     /// A number of one estimator on one choice of rows, over seeds, as text.
-    fn mean(&self, name: &str, variant: Variant, part: Part, pick: impl Fn(&Finding) -> f64) -> String {
-        let is = |f: &&Finding| f.estimator == name && f.variant == variant && f.part == part;
+    fn mean(
+        &self,
+        name: &str,
+        variant: NextObsKind,
+        part: RowSubset,
+        pick: impl Fn(&EstimatorResult) -> f64,
+    ) -> String {
+        let is = |f: &&EstimatorResult| f.estimator == name && f.variant == variant && f.part == part;
         let found = self.studies.iter().filter_map(|(_, s)| s.findings.iter().find(is));
         MeanStd::of(&found.map(pick).collect::<Vec<f64>>()).text()
     }
@@ -54,9 +60,10 @@ impl StudySummary {
     /// The headline: all rows, ŝ' as sampled, not clipped.
     fn headline(&self) -> Table {
         let cells = |name: &str| {
-            let picks: [fn(&Finding) -> f64; 5] =
+            let picks: [fn(&EstimatorResult) -> f64; 5] =
                 [|f| f.rho.value, |f| f.r.value, |f| f.rho_within_step, |f| f.auroc, |f| f.auprc];
-            let mut cells = row(name, picks.map(|pick| self.mean(name, Variant::Sampled, Part::All, pick)));
+            let mut cells =
+                row(name, picks.map(|pick| self.mean(name, NextObsKind::Sampled, RowSubset::All, pick)));
             let timing = self.studies.iter().flat_map(|(_, s)| &s.timings).find(|t| t.estimator == name);
             let share =
                 |beyond: [f64; 3]| beyond.map(|share| format!("{:.0}", 100.0 * share)).join(", ") + " %";
@@ -76,8 +83,9 @@ impl StudySummary {
             false => "-".into(),
         };
         let cells = |name: &str| {
-            let is =
-                |f: &&Finding| f.estimator == name && f.variant == Variant::Sampled && f.part == Part::All;
+            let is = |f: &&EstimatorResult| {
+                f.estimator == name && f.variant == NextObsKind::Sampled && f.part == RowSubset::All
+            };
             let both = |(_, study): &(u64, Study)| {
                 let found = study.findings.iter().find(is);
                 [or_dash(found, |f| text(&f.rho)), or_dash(found, |f| text(&f.r))]
@@ -120,9 +128,9 @@ impl StudySummary {
 
     /// ρ on each choice of rows.
     fn by_part(&self) -> Table {
-        let parts = [Part::All, Part::BeforeEnd, Part::Bounded, Part::Unclipped];
+        let parts = [RowSubset::All, RowSubset::BeforeEnd, RowSubset::Bounded, RowSubset::Unclipped];
         let cells = |name: &str| {
-            row(name, parts.map(|part| self.mean(name, Variant::Sampled, part, |f| f.rho.value)))
+            row(name, parts.map(|part| self.mean(name, NextObsKind::Sampled, part, |f| f.rho.value)))
         };
         let header = ["ρ", "all rows", "before the end", "|obs| < 100", "not clipped"];
         Table::new(header, self.names().into_iter().map(cells))
@@ -130,9 +138,10 @@ impl StudySummary {
 
     /// ρ for each ŝ'.
     fn by_variant(&self) -> Table {
-        let variants = [Variant::Sampled, Variant::SampledClipped, Variant::Mean, Variant::MeanClipped];
+        let variants =
+            [NextObsKind::Sampled, NextObsKind::SampledClipped, NextObsKind::Mean, NextObsKind::MeanClipped];
         let cells = |name: &str| {
-            row(name, variants.map(|variant| self.mean(name, variant, Part::All, |f| f.rho.value)))
+            row(name, variants.map(|variant| self.mean(name, variant, RowSubset::All, |f| f.rho.value)))
         };
         let header = ["ρ", "sampled", "sampled, clipped", "mean", "mean, clipped"];
         Table::new(header, self.names().into_iter().map(cells))
@@ -175,7 +184,7 @@ impl StudySummary {
     /// All findings, one a line.
     pub fn csv(&self) -> String {
         let header = "dataset,seed,estimator,variant,part,rows,rho,rho_low,rho_high,r,r_low,r_high,rho_within_step,auroc,auprc";
-        let line = |(seed, f): (u64, &Finding)| {
+        let line = |(seed, f): (u64, &EstimatorResult)| {
             let (variant, part) = (file_word(f.variant), file_word(f.part));
             let choice = [self.dataset.clone(), seed.to_string(), f.estimator.clone(), variant, part];
             let (rho, r) = (&f.rho, &f.r);

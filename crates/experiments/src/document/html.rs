@@ -1,6 +1,6 @@
 //! A document as one self-contained HTML page: nothing loaded from elsewhere, light and dark.
 
-use super::{Block, Document};
+use super::{Document, Element};
 use crate::Table;
 use crate::svg::{COLOURS, escape};
 
@@ -21,7 +21,7 @@ impl Document {
     /// The whole page.
     pub fn html(&self) -> String {
         let title = escape(&self.title);
-        let body: String = self.blocks().map(block_html).collect();
+        let body: String = self.elements().map(element_html).collect();
         let colours = |pick: fn(&(&'static str, &'static str)) -> &'static str| -> String {
             COLOURS.iter().enumerate().map(|(i, c)| format!(" --c{i}: {};", pick(c))).collect()
         };
@@ -41,15 +41,15 @@ impl Document {
     }
 }
 
-fn block_html(block: &Block) -> String {
-    match block {
-        Block::Heading(text) => format!("<h2>{}</h2>\n", escape(text)),
-        Block::Text(text) => format!("<p>{}</p>\n", escape(text)),
-        Block::Code(text) => format!("<p><code>{}</code></p>\n", escape(text)),
-        Block::Lines(_, text) => format!("<pre class=\"wide\">{}</pre>\n", escape(text)),
-        Block::Table(table) => table_html(table),
-        Block::Figure(plot, caption) => figure_html(&plot.svg(), caption),
-        Block::Drawing(svg, caption) => figure_html(svg, caption),
+fn element_html(element: &Element) -> String {
+    match element {
+        Element::Heading(text) => format!("<h2>{}</h2>\n", escape(text)),
+        Element::Text(text) => format!("<p>{}</p>\n", escape(text)),
+        Element::Code(text) => format!("<p><code>{}</code></p>\n", escape(text)),
+        Element::Lines(_, text) => format!("<pre class=\"wide\">{}</pre>\n", escape(text)),
+        Element::Table(table) => table_html(table),
+        Element::Figure(plot, caption) => figure_html(&plot.svg(), caption),
+        Element::Drawing(svg, caption) => figure_html(svg, caption),
     }
 }
 
@@ -84,11 +84,11 @@ mod tests {
         let plot = Plot { title: "t".into(), x: Axis::linear("x"), y: Axis::log("y"), series };
         let mut page = Document::new("a & b");
         page.details = vec![
-            Block::heading("h"),
-            Block::text("1 < 2"),
-            Block::Code("offing dynamics \"x\"".into()),
-            Block::table(&["", "n"], vec![vec!["<script>".into(), "1 ± 2".into()]]),
-            Block::figure(plot, "caption"),
+            Element::heading("h"),
+            Element::text("1 < 2"),
+            Element::Code("offing dynamics \"x\"".into()),
+            Element::table(&["", "n"], vec![vec!["<script>".into(), "1 ± 2".into()]]),
+            Element::figure(plot, "caption"),
         ];
         let html = page.html();
         for piece in [

@@ -1,21 +1,21 @@
 //! A document's tables as LaTeX.
 
-use super::{Block, Document};
+use super::{Document, Element};
 use crate::Table;
 
 impl Document {
     /// The tables of the results for a paper; needs the package booktabs.
     pub fn latex(&self) -> String {
-        let command = self.intro.iter().find_map(|block| match block {
-            Block::Code(command) => Some(command.as_str()),
+        let command = self.intro.iter().find_map(|element| match element {
+            Element::Code(command) => Some(command.as_str()),
             _ => None,
         });
         let mut out = format!("% {}: {}\n", self.title, command.unwrap_or_default());
         let mut caption = "";
-        for block in &self.results {
-            match block {
-                Block::Heading(text) => caption = text,
-                Block::Table(table) => out.push_str(&latex_table(caption, table)),
+        for element in &self.results {
+            match element {
+                Element::Heading(text) => caption = text,
+                Element::Table(table) => out.push_str(&latex_table(caption, table)),
                 _ => {}
             }
         }

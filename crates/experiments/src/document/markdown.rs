@@ -1,26 +1,26 @@
 //! A document as Markdown.
 
-use super::{Block, Document};
+use super::{Document, Element};
 use crate::Table;
 
 impl Document {
     /// The document as Markdown; figures are in the page alone.
     pub fn markdown(&self) -> String {
         let mut out = format!("# {}\n", self.title);
-        let blocks: Vec<&Block> = self.blocks().collect();
-        for (i, block) in blocks.iter().enumerate() {
-            match block {
-                Block::Heading(text) => {
+        let elements: Vec<&Element> = self.elements().collect();
+        for (i, element) in elements.iter().enumerate() {
+            match element {
+                Element::Heading(text) => {
                     out.push_str(&format!("\n## {}\n", plain(text)));
-                    if only_figures(&blocks[i + 1..]) {
+                    if only_figures(&elements[i + 1..]) {
                         out.push_str("\nFigures: in the page.\n");
                     }
                 }
-                Block::Text(text) => out.push_str(&format!("\n{}\n", plain(text))),
-                Block::Code(text) => out.push_str(&format!("\n```console\n$ {text}\n```\n")),
-                Block::Table(table) => out.push_str(&format!("\n{}", markdown_table(table))),
-                Block::Figure(..) | Block::Drawing(..) => {}
-                Block::Lines(language, text) => {
+                Element::Text(text) => out.push_str(&format!("\n{}\n", plain(text))),
+                Element::Code(text) => out.push_str(&format!("\n```console\n$ {text}\n```\n")),
+                Element::Table(table) => out.push_str(&format!("\n{}", markdown_table(table))),
+                Element::Figure(..) | Element::Drawing(..) => {}
+                Element::Lines(language, text) => {
                     out.push_str(&format!("\n```{language}\n{}\n```\n", text.trim_end()));
                 }
             }
@@ -30,9 +30,9 @@ impl Document {
 }
 
 /// Whether figures are all that comes before the next heading.
-fn only_figures(blocks: &[&Block]) -> bool {
-    let mut section = blocks.iter().take_while(|b| !matches!(b, Block::Heading(_))).peekable();
-    section.peek().is_some() && section.all(|b| matches!(b, Block::Figure(..) | Block::Drawing(..)))
+fn only_figures(elements: &[&Element]) -> bool {
+    let mut section = elements.iter().take_while(|b| !matches!(b, Element::Heading(_))).peekable();
+    section.peek().is_some() && section.all(|b| matches!(b, Element::Figure(..) | Element::Drawing(..)))
 }
 
 fn markdown_table(table: &Table) -> String {

@@ -1,4 +1,4 @@
-//! A document for readers: built once from blocks, written as an HTML page, as Markdown or as LaTeX tables.
+//! A document for readers: built once from its elements, written as an HTML page, as Markdown or as LaTeX tables.
 
 mod html;
 mod latex;
@@ -19,16 +19,16 @@ pub struct Document {
     /// Its first line.
     pub title: String,
     /// What it is about, how to make it again, what to know before reading.
-    pub intro: Vec<Block>,
+    pub intro: Vec<Element>,
     /// What was found; the terminal shows it too, but for figures.
-    pub results: Vec<Block>,
+    pub results: Vec<Element>,
     /// What only pages show.
-    pub details: Vec<Block>,
+    pub details: Vec<Element>,
 }
 
 /// One piece of a document.
 #[derive(Clone, Debug)]
-pub enum Block {
+pub enum Element {
     /// A heading below the title.
     Heading(String),
     /// A paragraph.
@@ -45,7 +45,7 @@ pub enum Block {
     Lines(&'static str, String),
 }
 
-impl Block {
+impl Element {
     pub(crate) fn heading(text: impl Into<String>) -> Self {
         Self::Heading(text.into())
     }
@@ -69,7 +69,7 @@ impl Document {
     }
 
     /// Everything, from top to bottom.
-    fn blocks(&self) -> impl Iterator<Item = &Block> {
+    fn elements(&self) -> impl Iterator<Item = &Element> {
         self.intro.iter().chain(&self.results).chain(&self.details)
     }
 
@@ -90,16 +90,20 @@ mod tests {
     fn signs_of_a_format_are_kept_out_of_its_text() {
         let document = Document {
             title: "t".into(),
-            intro: vec![Block::text("a <b>"), Block::Code("offing reproduce t".into()), Block::text("c")],
+            intro: vec![
+                Element::text("a <b>"),
+                Element::Code("offing reproduce t".into()),
+                Element::text("c"),
+            ],
             results: vec![
-                Block::heading("ρ of 50 %"),
-                Block::table(&["", "k_1"], vec![vec!["step*".into(), "1.0 ± 0.5".into()]]),
+                Element::heading("ρ of 50 %"),
+                Element::table(&["", "k_1"], vec![vec!["step*".into(), "1.0 ± 0.5".into()]]),
             ],
             details: vec![
-                Block::heading("Curves"),
-                Block::Drawing("<svg/>".into(), "c".into()),
-                Block::heading("Settings"),
-                Block::Lines("toml", "x = 1\n".into()),
+                Element::heading("Curves"),
+                Element::Drawing("<svg/>".into(), "c".into()),
+                Element::heading("Settings"),
+                Element::Lines("toml", "x = 1\n".into()),
             ],
         };
         let markdown = document.markdown();

@@ -13,16 +13,16 @@ use super::cells::{Cell, CellResult, CellState, cells_csv, curves_csv};
 use super::experiment::GridSpec;
 use crate::files::write_text;
 use crate::provenance::version;
-use crate::{Block, Document, Runtime};
+use crate::{Document, Element, Runtime};
 
 /// What one kind of grid makes of its cells.
 pub(super) struct Collected {
     /// Files beside the document, by what follows the name.
     pub(super) files: Vec<(&'static str, String)>,
     /// What the terminal shows, too.
-    pub(super) results: Vec<Block>,
+    pub(super) results: Vec<Element>,
     /// What only pages show.
-    pub(super) details: Vec<Block>,
+    pub(super) details: Vec<Element>,
     /// What a reader must know about the numbers, a sentence or two each.
     pub(super) caveats: Vec<String>,
 }
@@ -74,13 +74,13 @@ impl Grid {
         results.extend(unfinished(cells));
         let mixed =
             mixed_data(&self.datasets, cells, |cell| self.kind().data_key(self, cell), &self.request.out());
-        results.extend(mixed.iter().map(Block::text));
+        results.extend(mixed.iter().map(Element::text));
         files.push(("cells.csv", cells_csv(cells, self.kind().interval())));
         if cells.iter().any(|(_, s)| s.result().is_some_and(|f| !f.curve.is_empty())) {
             files.push(("curves.csv", curves_csv(cells)));
         }
-        let intro = [Block::text(&self.experiment.about), Block::Code(self.request.command(self.seeds))];
-        let intro = intro.into_iter().chain(caveats.into_iter().map(Block::Text)).collect();
+        let intro = [Element::text(&self.experiment.about), Element::Code(self.request.command(self.seeds))];
+        let intro = intro.into_iter().chain(caveats.into_iter().map(Element::Text)).collect();
         Ok(GridReport {
             document: Document { title: self.experiment.title.clone(), intro, results, details },
             complete: mixed.is_empty() && cells.iter().all(|(_, state)| state.result().is_some()),
@@ -109,8 +109,8 @@ impl Grid {
 }
 
 /// Which cells have no numbers, and why.
-fn unfinished(cells: &[(Cell, CellState)]) -> Vec<Block> {
-    let mut blocks = Vec::new();
+fn unfinished(cells: &[(Cell, CellState)]) -> Vec<Element> {
+    let mut elements = Vec::new();
     let of = cells.len();
     let failed = cells.iter().filter_map(|(cell, state)| match state {
         CellState::Failed(why) => Some(vec![cell.label(), why.clone()]),
@@ -118,16 +118,16 @@ fn unfinished(cells: &[(Cell, CellState)]) -> Vec<Block> {
     });
     let failed: Vec<Vec<String>> = failed.collect();
     if !failed.is_empty() {
-        blocks.push(Block::heading(format!("Failed: {} of {of} cells", failed.len())));
-        blocks.push(Block::table(&["cell", "why"], failed));
+        elements.push(Element::heading(format!("Failed: {} of {of} cells", failed.len())));
+        elements.push(Element::table(&["cell", "why"], failed));
     }
     let open = cells.iter().filter(|(_, s)| matches!(s, CellState::Missing | CellState::Begun(_))).count();
     if open > 0 {
-        blocks.push(Block::text(format!(
+        elements.push(Element::text(format!(
             "Not finished yet: {open} of {of} cells; the tables are of the others."
         )));
     }
-    blocks
+    elements
 }
 
 fn origins(runtime: &Runtime, datasets: &[String]) -> String {

@@ -10,7 +10,7 @@ use super::collect::Collected;
 use super::experiment::{AlgorithmColumn, TimingGrid};
 use super::published::Published;
 use super::{CellWork, Grid, GridKind};
-use crate::Block;
+use crate::Element;
 use crate::bench::{TimedTraining, configure_timed, median, train_in_turns};
 use crate::format::{count, or_dash};
 use crate::mean_std::MeanStd;
@@ -104,27 +104,27 @@ struct TimingTables<'a> {
 impl TimingTables<'_> {
     fn collect(&self) -> Collected {
         let mut results =
-            vec![Block::heading("Seconds of 1000 gradient steps"), Block::Table(self.seconds())];
+            vec![Element::heading("Seconds of 1000 gradient steps"), Element::Table(self.seconds())];
         if let Some(ratios) = self.ratios() {
-            results.push(Block::heading("With SUMO, as a share of the time without"));
-            results.push(Block::Table(ratios));
-            results.push(Block::text(
+            results.push(Element::heading("With SUMO, as a share of the time without"));
+            results.push(Element::Table(ratios));
+            results.push(Element::text(
                 "Below 1 it is faster with SUMO. The medians of blocks that took turns are divided.",
             ));
         }
-        results.push(Block::heading("Minutes of a million steps, beside the paper"));
-        results.push(Block::table(
+        results.push(Element::heading("Minutes of a million steps, beside the paper"));
+        results.push(Element::table(
             &["", "ours", "share of base", "paper", "share of base"],
             self.columns.iter().map(|c| self.minutes(c)).collect(),
         ));
-        results.push(Block::text(
+        results.push(Element::text(
             "Ours: the middle block times a thousand, and the index or threshold that is made once, a mean over datasets; fitting the dynamics model and \
              evaluating come on top, alike for all. The paper's are of one RTX 3090, so only the shares can be compared.",
         ));
         let details = vec![
-            Block::heading("Where the seconds of 1000 steps go"),
-            Block::Table(self.phases()),
-            Block::text(
+            Element::heading("Where the seconds of 1000 steps go"),
+            Element::Table(self.phases()),
+            Element::text(
                 "An index that an earlier column has made of the same rows is found, not made again.",
             ),
         ];

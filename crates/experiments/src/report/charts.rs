@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::labels::{LabelledRun, distinct, short};
-use crate::Block;
+use crate::Element;
 use crate::configure::{configure, plans};
 use crate::mean_std::mean_line;
 use crate::plot::{Axis, Plot, level_line};
@@ -41,7 +41,7 @@ pub(crate) fn steps_of(algorithm: &str) -> &'static str {
 }
 
 /// Every metric that some run has.
-pub(super) fn figures(runs: &[LabelledRun]) -> Vec<Block> {
+pub(super) fn figures(runs: &[LabelledRun]) -> Vec<Element> {
     let has = |metric: &str| runs.iter().any(|run| !series(&run.record, metric).is_empty());
     let (metric, label) = if has("score") { ("score", "normalised score") } else { ("return", "return") };
     let caption = "Learning curves; the shade is one standard deviation over seeds.";
@@ -86,7 +86,7 @@ fn charts(runs: &[LabelledRun]) -> Vec<Chart<'_>> {
     sorted.into_iter().map(chart).collect()
 }
 
-fn curves(charts: &[Chart<'_>], metric: &str, label: &str, caption: &str) -> Vec<Block> {
+fn curves(charts: &[Chart<'_>], metric: &str, label: &str, caption: &str) -> Vec<Element> {
     // A name has one colour in all charts.
     let names: BTreeSet<&str> =
         charts.iter().flat_map(|c| c.groups.iter().map(|(name, _)| name.as_str())).collect();
@@ -103,7 +103,7 @@ fn curves(charts: &[Chart<'_>], metric: &str, label: &str, caption: &str) -> Vec
             let title =
                 if chart.name.is_empty() { label.to_string() } else { format!("{label}: {}", chart.name) };
             let plot = Plot::new(title, Axis::linear(chart.steps), Axis::linear(label), lines);
-            figures.push(Block::figure(plot, caption));
+            figures.push(Element::figure(plot, caption));
         }
     }
     figures

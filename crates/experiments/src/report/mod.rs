@@ -12,7 +12,7 @@ use offing::run::{CONFIG, METRICS};
 
 use crate::format::{count, number, or_dash};
 use crate::run_record::{RunRecord, find_runs};
-use crate::{Block, Document, Table};
+use crate::{Document, Element, Table};
 pub(crate) use charts::steps_of;
 use labels::{LabelledRun, label_runs};
 pub use theory::CAVEAT;
@@ -77,26 +77,26 @@ impl RunReport {
             _ => format!("offing: {} runs", self.runs.len()),
         };
         let mut page = Document::new(title);
-        page.intro.push(Block::text(
+        page.intro.push(Element::text(
             "Scores are means over evaluation episodes with the policy's mean action. \"Last\" is the policy at the end; \
              \"best\" is chosen by evaluating in the simulator, which offline learning does not have.",
         ));
-        page.results.push(Block::Table(self.table()));
+        page.results.push(Element::Table(self.table()));
         page.results.extend(charts::figures(&self.runs));
         if let Some(terms) = self.theory_table() {
-            page.results.push(Block::heading("Terms of the bounds"));
-            page.results.push(Block::text(CAVEAT));
-            page.results.push(Block::Table(terms));
+            page.results.push(Element::heading("Terms of the bounds"));
+            page.results.push(Element::text(CAVEAT));
+            page.results.push(Element::Table(terms));
         }
         if let Some(times) = self.times() {
-            page.details.push(Block::heading("Where the time went"));
-            page.details.push(Block::Table(times));
+            page.details.push(Element::heading("Where the time went"));
+            page.details.push(Element::Table(times));
         }
-        page.details.push(Block::heading("Configurations"));
+        page.details.push(Element::heading("Configurations"));
         for LabelledRun { record, .. } in &self.runs {
             let config = record.dir.join(CONFIG);
-            page.details.push(Block::Code(format!("offing train --config {}", config.display())));
-            page.details.push(Block::Lines("toml", toml::to_string(&record.config).unwrap_or_default()));
+            page.details.push(Element::Code(format!("offing train --config {}", config.display())));
+            page.details.push(Element::Lines("toml", toml::to_string(&record.config).unwrap_or_default()));
         }
         page
     }

@@ -7,7 +7,7 @@ mod report;
 mod table;
 
 use anyhow::Result;
-use offing::calibration::{Finding, Part, Study, StudyConfig, Variant};
+use offing::calibration::{EstimatorResult, NextObsKind, RowSubset, Study, StudyConfig};
 
 use self::table::CalibrationTable;
 use super::cells::{Cell, CellResult, CellState, CellValue};
@@ -58,7 +58,7 @@ impl GridKind for CalibrationGrid {
         let published = Published::beside(&grid.experiment)?;
         let table = CalibrationTable::of(&self.columns, &published, &grid.datasets, cells);
         let study = study_config(grid)?;
-        let (results, details) = report::blocks(&table, cells, toml::to_string(&study)?);
+        let (results, details) = report::elements(&table, cells, toml::to_string(&study)?);
         let caveats = report::caveats(&study, grid.rows, &grid.request.profile);
         Ok(Collected { files: vec![("csv", table.csv())], results, details, caveats })
     }
@@ -70,8 +70,8 @@ impl GridKind for CalibrationGrid {
 
 /// The study's headline: all rows, next states as sampled, not clipped.
 fn values(study: &Study) -> Vec<CellValue> {
-    let headline = |f: &&Finding| f.variant == Variant::Sampled && f.part == Part::All;
-    let both = |f: &Finding| {
+    let headline = |f: &&EstimatorResult| f.variant == NextObsKind::Sampled && f.part == RowSubset::All;
+    let both = |f: &EstimatorResult| {
         [("spearman", f.rho), ("pearson", f.r)].map(|(metric, found)| {
             CellValue::new(&f.estimator, metric, found.value, f.rows).within(found.low, found.high)
         })

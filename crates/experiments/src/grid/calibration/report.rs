@@ -4,67 +4,67 @@ use offing::calibration::StudyConfig;
 
 use super::super::cells::{Cell, CellState};
 use super::table::{CalibrationTable, METRICS};
-use crate::Block;
+use crate::Element;
 use crate::format::{count, counted};
 use crate::plot::{Axis, Plot, Series};
 
 /// One table a dataset and the means; then, for pages alone, figures and the rows behind the numbers.
-pub(super) fn blocks(
+pub(super) fn elements(
     table: &CalibrationTable,
     cells: &[(Cell, CellState)],
     settings: String,
-) -> (Vec<Block>, Vec<Block>) {
-    let mut details: Vec<Block> = METRICS.iter().filter_map(|(m, sign)| figure(table, m, sign)).collect();
+) -> (Vec<Element>, Vec<Element>) {
+    let mut details: Vec<Element> = METRICS.iter().filter_map(|(m, sign)| figure(table, m, sign)).collect();
     let note = |(cell, state): &(Cell, CellState)| {
-        Some(Block::text(format!("{}: {}", cell.dataset, state.result()?.note)))
+        Some(Element::text(format!("{}: {}", cell.dataset, state.result()?.note)))
     };
-    let notes: Vec<Block> = cells.iter().filter_map(note).collect();
+    let notes: Vec<Element> = cells.iter().filter_map(note).collect();
     if !notes.is_empty() {
-        details.push(Block::heading("Rows behind the numbers"));
+        details.push(Element::heading("Rows behind the numbers"));
         details.extend(notes);
     }
-    details.push(Block::heading("Settings"));
-    details.push(Block::Lines("toml", settings));
+    details.push(Element::heading("Settings"));
+    details.push(Element::Lines("toml", settings));
     (tables(table, cells), details)
 }
 
-fn tables(table: &CalibrationTable, cells: &[(Cell, CellState)]) -> Vec<Block> {
-    let mut blocks = Vec::new();
+fn tables(table: &CalibrationTable, cells: &[(Cell, CellState)]) -> Vec<Element> {
+    let mut elements = Vec::new();
     let finished = table.finished().len();
     if finished > 1 {
         for (metric, sign) in METRICS {
-            blocks.push(Block::heading(format!("{sign} on every dataset, ours")));
-            blocks.push(Block::Table(table.overview(metric)));
+            elements.push(Element::heading(format!("{sign} on every dataset, ours")));
+            elements.push(Element::Table(table.overview(metric)));
         }
     }
     for dataset in &table.datasets {
         let done = |(cell, state): &&(Cell, CellState)| cell.dataset == *dataset && state.result().is_some();
         let seeds = cells.iter().filter(done).count();
-        blocks.push(Block::heading(format!("{dataset}: {}", counted(seeds, "seed"))));
-        blocks.push(Block::Table(table.of_dataset(dataset)));
+        elements.push(Element::heading(format!("{dataset}: {}", counted(seeds, "seed"))));
+        elements.push(Element::Table(table.of_dataset(dataset)));
     }
     if finished > 1 {
-        blocks.push(Block::heading(format!("Mean of {finished} datasets")));
-        blocks.push(Block::Table(table.means()));
+        elements.push(Element::heading(format!("Mean of {finished} datasets")));
+        elements.push(Element::Table(table.means()));
         let words = "Best: on how many datasets a column has the highest ρ, or the highest ρ or r (the paper's way to count), of \
                      the paper's columns; equals are all counted.";
-        blocks.push(Block::text(words));
+        elements.push(Element::text(words));
         if let Some(sumo) = table.sumo() {
-            blocks.push(Block::heading(format!("{} against each, by ρ", sumo.name)));
+            elements.push(Element::heading(format!("{} against each, by ρ", sumo.name)));
             let header = ["", "datasets", "rank sums + : −", "Wilcoxon p"];
-            blocks.push(Block::table(&header, table.against_sumo()));
-            blocks.push(Block::text("Two-sided signed-rank test of the datasets' means over seeds."));
+            elements.push(Element::table(&header, table.against_sumo()));
+            elements.push(Element::text("Two-sided signed-rank test of the datasets' means over seeds."));
         }
     }
     if table.columns.iter().any(|c| c.beyond) {
         let words = "* not in the paper's table; `step` is the rollout step itself, the baseline.";
-        blocks.push(Block::text(words));
+        elements.push(Element::text(words));
     }
-    blocks
+    elements
 }
 
 /// Ours over the paper's: points on the line are reproduced.
-fn figure(table: &CalibrationTable, metric: &str, sign: &str) -> Option<Block> {
+fn figure(table: &CalibrationTable, metric: &str, sign: &str) -> Option<Element> {
     if !table.has_published() {
         return None;
     }
@@ -82,7 +82,7 @@ fn figure(table: &CalibrationTable, metric: &str, sign: &str) -> Option<Block> {
     let (x, y) = (Axis::linear(&format!("{sign}, paper")), Axis::linear(&format!("{sign}, ours")));
     let plot = Plot::new(format!("{sign}, ours over the paper's"), x, y, series);
     let caption = "One point for each dataset; on the dashed line both are the same.";
-    Some(Block::figure(plot, caption))
+    Some(Element::figure(plot, caption))
 }
 
 /// What a reader must know about the study behind the numbers.

@@ -3,7 +3,7 @@
 use super::super::cells::{Cell, CellState};
 use super::super::collect::Collected;
 use super::{Fig1Drawing, Trajectory};
-use crate::Block;
+use crate::Element;
 use crate::contour_plot::{ContourLine, ContourPlot, Shape};
 use crate::plot::{Axis, Plot, Series};
 use crate::svg::GREY;
@@ -15,13 +15,13 @@ pub(super) fn collect(cells: &[(Cell, CellState)]) -> Collected {
     for (cell, state) in cells {
         let Some(drawing) = state.result().and_then(|f| f.drawing.as_deref()) else { continue };
         let name = if cells.len() > 1 { format!(", seed {}", cell.seed) } else { String::new() };
-        results.push(Block::heading(format!("Trajectories{name}")));
+        results.push(Element::heading(format!("Trajectories{name}")));
         let header = ["", "steps imagined", "kept", "error where cut", "error at the end"];
-        results.push(Block::table(&header, drawing.paths.iter().enumerate().map(overview).collect()));
-        details.push(Block::heading(format!("The idea{name}")));
+        results.push(Element::table(&header, drawing.paths.iter().enumerate().map(overview).collect()));
+        details.push(Element::heading(format!("The idea{name}")));
         let svg = plane(drawing).svg();
         picture.get_or_insert_with(|| ("svg", svg.clone()));
-        details.push(Block::Drawing(svg, caption(drawing)));
+        details.push(Element::Drawing(svg, caption(drawing)));
         details.extend(along(drawing));
         for (i, path) in drawing.paths.iter().enumerate() {
             steps.extend(
@@ -32,7 +32,7 @@ pub(super) fn collect(cells: &[(Cell, CellState)]) -> Collected {
         }
     }
     if !results.is_empty() {
-        results.push(Block::text(
+        results.push(Element::text(
             "Kept: steps before the first with u > ε, which AMOReL cuts. Error: distance between the imagined state and the one \
              that the simulator reaches by the same actions.",
         ));
@@ -118,7 +118,7 @@ fn caption(drawing: &Fig1Drawing) -> String {
 }
 
 /// u and error along the trajectories.
-fn along(drawing: &Fig1Drawing) -> Vec<Block> {
+fn along(drawing: &Fig1Drawing) -> Vec<Element> {
     let over_steps = |values: &[f32]| -> Vec<(f64, f64)> {
         values.iter().enumerate().map(|(t, v)| ((t + 1) as f64, f64::from(*v))).collect()
     };
@@ -138,11 +138,11 @@ fn along(drawing: &Fig1Drawing) -> Vec<Block> {
     let distance =
         plot("How far imagination is from the simulator", "distance of states", lines(|p| &p.error));
     vec![
-        Block::figure(
+        Element::figure(
             plot("SUMO's score along the trajectories", "u", score),
             "Cut where it first crosses ε.",
         ),
-        Block::figure(distance, "The error that the score is to foretell."),
+        Element::figure(distance, "The error that the score is to foretell."),
     ]
 }
 
@@ -172,10 +172,10 @@ mod tests {
         let cell = Cell { id: "i".into(), column: None, dataset: "point-mass".into(), seed: 0 };
         let found = CellResult { drawing: Some(Box::new(drawing)), ..CellResult::default() };
         let made = collect(&[(cell, CellState::Done(found))]);
-        let Block::Table(Table { rows, .. }) = &made.results[1] else { panic!("a table") };
+        let Element::Table(Table { rows, .. }) = &made.results[1] else { panic!("a table") };
         assert_eq!(rows[0], ["trajectory 1", "3", "1", "0.100", "0.300"]);
         assert!(made.files[0].1.contains("\n0,1,1,1.5,0,"), "{}", made.files[0].1);
-        let Block::Drawing(svg, _) = &made.details[1] else { panic!("a drawing") };
+        let Element::Drawing(svg, _) = &made.details[1] else { panic!("a drawing") };
         for name in ["imagined and kept", "imagined beyond the cut", "cut", "dataset", "u = ε"] {
             assert!(svg.contains(name), "{name}");
         }

@@ -123,7 +123,7 @@ impl GridKind for TrainingGrid {
         let published = Published::beside(&grid.experiment)?;
         let scores = Scores::of(&self.columns, &published, &grid.datasets, cells);
         let statistics = Statistics::of(&scores);
-        let (results, details) = self.blocks(grid, &scores, &statistics);
+        let (results, details) = self.elements(grid, &scores, &statistics);
         let files = vec![("csv", scores.csv()), ("statistics.csv", statistics.csv())];
         Ok(Collected { files, results, details, caveats: self.caveats(grid) })
     }
@@ -132,7 +132,7 @@ impl GridKind for TrainingGrid {
     fn data_key(&self, grid: &Grid, cell: &Cell) -> String {
         let found = self.column(cell).and_then(|column| self.settings(grid, column, &cell.dataset));
         found.map_or(String::new(), |(configured, rows)| {
-            let train = configured.algorithm.train_config();
+            let train = configured.algorithm.blocks().train;
             format!("{rows:?} {:?} {:?}", train.drop_teleports, train.reward_shift)
         })
     }

@@ -11,67 +11,67 @@ use crate::format::{count, or_dash};
 use crate::mean_std::{MeanStd, mean_line};
 use crate::plot::{Axis, Plot, Series, level_line};
 use crate::report::steps_of;
-use crate::{Block, Table};
+use crate::{Element, Table};
 
 impl TrainingGrid {
     /// What the terminal shows, too; then what only pages show.
-    pub(super) fn blocks(
+    pub(super) fn elements(
         &self,
         grid: &Grid,
         scores: &Scores,
         statistics: &Statistics,
-    ) -> (Vec<Block>, Vec<Block>) {
+    ) -> (Vec<Element>, Vec<Element>) {
         let unit = if scores.unit == "score" { "Normalised scores" } else { "Returns" };
         let last = scores.last_beside_data();
         let with_data = last.header.len() > scores.columns.len() + 1;
         let seeds = if scores.seeds == 1 { "one seed".into() } else { format!("{} seeds", scores.seeds) };
         let mut results =
-            vec![Block::heading(format!("{unit} of the last policies, {seeds}")), Block::Table(last)];
+            vec![Element::heading(format!("{unit} of the last policies, {seeds}")), Element::Table(last)];
         if !scores.silent.is_empty() {
-            results.push(Block::text(format!(
+            results.push(Element::text(format!(
                 "Without a number: {}. Nothing normalises their returns, or no simulator runs their policies; what is known of \
                  their runs is in the cells' file.",
                 scores.silent.join(", ")
             )));
         }
         if with_data {
-            results.push(Block::text("The data: what their own episodes reached on average."));
+            results.push(Element::text("The data: what their own episodes reached on average."));
         }
         results.extend(beside(scores));
-        results.extend(statistics.blocks());
-        results.push(Block::heading(format!("{unit} of the best policies on the way")));
-        results.push(Block::text(
+        results.extend(statistics.elements());
+        results.push(Element::heading(format!("{unit} of the best policies on the way")));
+        results.push(Element::text(
             "Chosen by evaluating in the simulator, which offline learning does not have; the paper reports the last.",
         ));
-        results.push(Block::Table(scores.table(Which::Best)));
+        results.push(Element::Table(scores.table(Which::Best)));
         if scores.columns.iter().any(|c| c.beyond) {
-            results.push(Block::text("* not in the paper's table."));
+            results.push(Element::text("* not in the paper's table."));
         }
         let mut details = Vec::new();
         if let Some(figure) = profile(scores) {
-            details.extend([Block::heading("Performance profiles"), figure]);
+            details.extend([Element::heading("Performance profiles"), figure]);
         }
         let curves = self.curves(scores);
         if !curves.is_empty() {
-            details.push(Block::heading("Learning curves"));
+            details.push(Element::heading("Learning curves"));
             details.extend(curves);
         }
-        details.push(Block::heading("Each column as a command"));
+        details.push(Element::heading("Each column as a command"));
         for column in &self.columns {
-            details.push(Block::text(format!("{}:", column.name)));
-            details.push(Block::Code(self.command(grid, column)));
+            details.push(Element::text(format!("{}:", column.name)));
+            details.push(Element::Code(self.command(grid, column)));
         }
         (results, details)
     }
 
     /// Learning curves, one figure a dataset and panel.
-    fn curves(&self, scores: &Scores) -> Vec<Block> {
+    fn curves(&self, scores: &Scores) -> Vec<Element> {
         let y = if scores.unit == "score" { "normalised score" } else { "return" };
         let caption = match scores.seeds {
             1 => "One seed.",
             _ => "Mean over seeds; the shade is one standard deviation.",
         };
-        let mut blocks = Vec::new();
+        let mut elements = Vec::new();
         for dataset in &scores.datasets {
             let mut plots: Vec<(String, Vec<&AlgorithmColumn>)> = Vec::new();
             for panel in &self.panels {
@@ -91,14 +91,14 @@ impl TrainingGrid {
                 for (Reverse(steps), mut series) in kinds {
                     series.extend(scores.data(dataset).map(|level| level_line(level, &series)));
                     let plot = Plot::new(title.clone(), Axis::linear(steps), Axis::linear(y), series);
-                    blocks.push(Block::figure(plot, caption));
+                    elements.push(Element::figure(plot, caption));
                 }
             }
             for panel in self.panels.iter().filter(|p| !p.at.is_empty()) {
-                blocks.extend(over_values(scores, dataset, panel, y));
+                elements.extend(over_values(scores, dataset, panel, y));
             }
         }
-        blocks
+        elements
     }
 
     /// What a reader must know about the runs behind the numbers.
@@ -112,7 +112,7 @@ impl TrainingGrid {
             if !rows.contains(&n) {
                 rows.push(n);
             }
-            let of = steps.entry(configured.algorithm.train_config().steps).or_default();
+            let of = steps.entry(configured.algorithm.blocks().train.steps).or_default();
             if !of.contains(&column.name.as_str()) {
                 of.push(&column.name);
             }
@@ -146,8 +146,8 @@ impl TrainingGrid {
 }
 
 /// Every column with the one it is to beat, and the others alone, beside the paper's numbers; then who won how often.
-fn beside(scores: &Scores) -> Vec<Block> {
-    let mut blocks = Vec::new();
+fn beside(scores: &Scores) -> Vec<Element> {
+    let mut elements = Vec::new();
     let head = |name: &str| scores.columns.iter().find(|c| c.name == name);
     let beaten =
         |c: &AlgorithmColumn| scores.columns.iter().any(|other| other.against.as_deref() == Some(&c.name));
@@ -162,8 +162,8 @@ fn beside(scores: &Scores) -> Vec<Block> {
             continue;
         }
         let names: Vec<&str> = pair.iter().map(|c| c.name.as_str()).collect();
-        blocks.push(Block::heading(format!("{}, beside the paper", names.join(" and "))));
-        blocks.push(Block::Table(scores.beside_paper(&pair)));
+        elements.push(Element::heading(format!("{}, beside the paper", names.join(" and "))));
+        elements.push(Element::Table(scores.beside_paper(&pair)));
     }
     let share = |(wins, of): (usize, usize)| format!("{wins} of {of}");
     let row = |c: &AlgorithmColumn| {
@@ -173,16 +173,16 @@ fn beside(scores: &Scores) -> Vec<Block> {
     };
     let rows: Vec<Vec<String>> = scores.columns.iter().filter_map(row).collect();
     if !rows.is_empty() {
-        blocks.push(Block::heading("Wins"));
-        blocks.push(Block::Table(Table::with_paper(&["", "over", "ours", "paper"], rows)));
+        elements.push(Element::heading("Wins"));
+        elements.push(Element::Table(Table::with_paper(&["", "over", "ours", "paper"], rows)));
         let words = "On how many of the datasets run here the mean of the last policies is higher, as the paper counts.";
-        blocks.push(Block::text(words));
+        elements.push(Element::text(words));
     }
-    blocks
+    elements
 }
 
 /// Last scores over the number that a panel's columns differ in.
-fn over_values(scores: &Scores, dataset: &str, panel: &Panel, y: &str) -> Option<Block> {
+fn over_values(scores: &Scores, dataset: &str, panel: &Panel, y: &str) -> Option<Element> {
     let found = |(name, x): (&String, &f64)| Some((*x, scores.mean(dataset, name, Which::Last)?));
     let found: Vec<(f64, MeanStd)> = panel.columns.iter().zip(&panel.at).filter_map(found).collect();
     if found.len() < 2 {
@@ -200,7 +200,7 @@ fn over_values(scores: &Scores, dataset: &str, panel: &Panel, y: &str) -> Option
             Series::scatter("runs", seeds.collect()).in_slot(1),
         ],
     };
-    Some(Block::figure(plot, "One dot a run; the shade is one standard deviation."))
+    Some(Element::figure(plot, "One dot a run; the shade is one standard deviation."))
 }
 
 impl Scores {

@@ -9,7 +9,7 @@ use offing::stats::runs::{
 
 use super::super::experiment::AlgorithmColumn;
 use super::scores::{Scores, Which};
-use crate::Block;
+use crate::Element;
 use crate::format::{counted, or_dash, p_value};
 use crate::plot::{Axis, Plot, Series};
 use crate::table::{Table, csv_number};
@@ -67,8 +67,8 @@ impl Statistics {
     }
 
     /// Tables for every format.
-    pub(super) fn blocks(&self) -> Vec<Block> {
-        let mut blocks = Vec::new();
+    pub(super) fn elements(&self) -> Vec<Element> {
+        let mut elements = Vec::new();
         let interval = |i: &Interval, digits: usize| match i.low.is_finite() {
             true => format!("{:.digits$} – {:.digits$}", i.low, i.high),
             false => "-".into(),
@@ -79,12 +79,12 @@ impl Statistics {
                 let (iqm, mean) = (format!("{:.1}", o.iqm.value), format!("{:.1}", o.mean.value));
                 vec![o.column.clone(), iqm, interval(&o.iqm, 1), mean, interval(&o.mean, 1), paper]
             };
-            blocks.push(Block::heading(match self.datasets {
+            elements.push(Element::heading(match self.datasets {
                 1 => "All runs on one dataset".into(),
                 n => format!("All runs on {n} datasets"),
             }));
             let header = ["", "interquartile mean", "95 %", "mean", "95 %", "paper's mean"];
-            blocks.push(Block::Table(Table::with_paper(&header, self.overall.iter().map(row))));
+            elements.push(Element::Table(Table::with_paper(&header, self.overall.iter().map(row))));
             let iqm = "The interquartile mean is that of the middle half of all runs: one lucky or broken run moves it little.";
             let intervals = match self.overall.iter().any(|o| o.mean.low.is_finite()) {
                 true => {
@@ -93,7 +93,7 @@ impl Statistics {
                 }
                 false => "There are no intervals: with one seed there is nothing to draw from.",
             };
-            blocks.push(Block::text(format!("{iqm} {intervals}")));
+            elements.push(Element::text(format!("{iqm} {intervals}")));
         }
         if !self.improvements.is_empty() {
             let row = |i: &Improvement| {
@@ -102,19 +102,19 @@ impl Statistics {
                 let sums = format!("{} : {}", i.test.positive, i.test.negative);
                 vec![format!("{} over {}", i.column, i.against), one, range, sums, p_value(i.test.p), paper]
             };
-            blocks.push(Block::heading("Improvement"));
+            elements.push(Element::heading("Improvement"));
             let header = ["", "P(better)", "95 %", "rank sums + : −", "Wilcoxon p", "paper's p"];
-            blocks.push(Block::Table(Table::with_paper(&header, self.improvements.iter().map(row))));
+            elements.push(Element::Table(Table::with_paper(&header, self.improvements.iter().map(row))));
             let most = self.improvements.iter().map(|i| i.datasets).max().unwrap_or(0);
             let least = p_value(0.5f64.powi(most as i32 - 1).min(1.0));
-            blocks.push(Block::text(format!(
+            elements.push(Element::text(format!(
                 "P(better): how likely a run of the first scores above one of the second on the same dataset, the mean over \
                  datasets; 0.5 is no difference. Wilcoxon: two-sided signed-rank test of the datasets' means; with {} its p cannot be \
                  below {least}.",
                 counted(most, "dataset")
             )));
         }
-        blocks
+        elements
     }
 
     /// One number a line.
@@ -202,7 +202,7 @@ fn improvement(scores: &Scores, column: &AlgorithmColumn, place: u64) -> Option<
 }
 
 /// The share of runs above each score, column by column, over the datasets all have.
-pub(super) fn profile(scores: &Scores) -> Option<Block> {
+pub(super) fn profile(scores: &Scores) -> Option<Element> {
     let names = scores.names();
     let common = scores.common(&names);
     let all: Vec<Vec<Vec<f64>>> = names.iter().map(|name| tasks(scores, &common, name)).collect();
@@ -231,7 +231,7 @@ pub(super) fn profile(scores: &Scores) -> Option<Block> {
     let plot = Plot::new(title, Axis::linear(unit), Axis::linear("share of runs above τ"), series);
     let caption = "Higher is better; a line that lies above another everywhere is better at every level. The shade is a \
                    stratified bootstrap interval of 95 %.";
-    Some(Block::figure(plot, caption))
+    Some(Element::figure(plot, caption))
 }
 
 #[cfg(test)]
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_profile_falls_from_all_runs_to_none() {
-        let Some(Block::Figure(plot, _)) = profile(&scores()) else {
+        let Some(Element::Figure(plot, _)) = profile(&scores()) else {
             panic!("two datasets have all columns")
         };
         for series in &plot.series {
