@@ -1,61 +1,40 @@
-//! What every command needs from its surroundings. The only place that reads environment variables.
+//! The surroundings of every command, from the environment. The only place that reads environment variables.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use anyhow::Result;
 use offing::data::catalogue::Catalogue;
 use offing::home::Home;
-use offing_mujoco::{Engine, Mujoco};
+use offing_experiments::Runtime;
 
-use crate::term;
+use crate::{progress, signals, term};
 
-/// Directories, the simulator once it is needed, and how talkative to be.
-pub(crate) struct Context {
-    pub(crate) catalogue: Catalogue,
-    pub(crate) mujoco: Mujoco,
-    pub(crate) quiet: bool,
-    /// Threads that were asked for, where they were.
-    pub(crate) threads: Option<usize>,
+static PROGRAM: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Says how the command line is started where it is not a program of its own; the first call counts.
+pub(crate) fn set_program(words: Vec<OsString>) {
+    let _ = PROGRAM.set(words);
 }
 
-impl Context {
-    pub(crate) fn from_environment(quiet: bool) -> Result<Self> {
-        let path = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let user = dirs::home_dir().unwrap_or_else(|| ".".into());
-        let catalogue = Catalogue {
-            home: Home::locate(path("OFFING_HOME"))?,
-            d4rl: path("D4RL_DATASET_DIR").unwrap_or_else(|| user.join(".d4rl/datasets")),
-            minari: path("MINARI_DATASETS_PATH").unwrap_or_else(|| user.join(".minari/datasets")),
-        };
-        let mujoco = Mujoco::new(catalogue.home.clone(), path("MUJOCO_LIB"));
-        Ok(Self { catalogue, mujoco, quiet, threads: None })
-    }
-
-    pub(crate) fn home(&self) -> &Home {
-        &self.catalogue.home
-    }
-
-    /// Where things are, as variables that tell another process the same.
-    pub(crate) fn places(&self) -> Vec<(&'static str, PathBuf)> {
-        let here = std::env::current_dir().unwrap_or_default();
-        let mut places = vec![
-            ("OFFING_HOME", here.join(self.home().root())),
-            ("D4RL_DATASET_DIR", here.join(&self.catalogue.d4rl)),
-            ("MINARI_DATASETS_PATH", here.join(&self.catalogue.minari)),
-        ];
-        places.extend(self.mujoco.library().map(|path| ("MUJOCO_LIB", here.join(path))));
-        places
-    }
-
-    /// The simulator: found, or fetched on first use.
-    pub(crate) fn engine(&self) -> Result<&Engine> {
-        Ok(self.mujoco.engine(&mut |line| self.say(line))?)
-    }
-
-    /// Says what is going on, unless --quiet.
-    pub(crate) fn say(&self, line: &str) {
-        if !self.quiet {
-            term::step(line);
-        }
-    }
+/// Directories, the simulator once it is needed, and the terminal.
+pub(crate) fn runtime(quiet: bool, threads: Option<usize>) -> Result<Runtime> {
+    let path = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let user = dirs::home_dir().unwrap_or_else(|| ".".into());
+    let catalogue = Catalogue {
+        home: Home::locate(path("OFFING_HOME"))?,
+        d4rl: path("D4RL_DATASET_DIR").unwrap_or_else(|| user.join(".d4rl/datasets")),
+        minari: path("MINARI_DATASETS_PATH").unwrap_or_else(|| user.join(".minari/datasets")),
+    };
+    Ok(Runtime {
+        threads,
+        program: PROGRAM.get().cloned().unwrap_or_default(),
+        quiet,
+        show_line: term::step,
+        view: |quiet| progress::view(quiet, false),
+        before_training: signals::listen,
+        stop_requested: signals::asked_to_stop,
+        ..Runtime::new(catalogue, path("MUJOCO_LIB"))
+    })
 }

@@ -8,10 +8,12 @@ pub struct ExitCode(pub u8);
 impl ExitCode {
     /// All went well.
     pub const SUCCESS: Self = Self(0);
-}
-
-impl From<u8> for ExitCode {
-    fn from(code: u8) -> Self {
-        Self(code)
-    }
+    /// What was looked for is missing or wrong.
+    pub const NEGATIVE: Self = Self(1);
+    /// An error.
+    pub const ERROR: Self = Self(2);
+    /// A row lies beyond the threshold of `offing score`.
+    pub const ALARM: Self = Self(3);
+    /// Stopped on request.
+    pub const STOPPED: Self = Self(130);
 }

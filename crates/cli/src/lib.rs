@@ -2,44 +2,32 @@
 
 #[macro_use]
 mod term;
-mod algorithms;
+mod args;
+mod audit;
 mod commands;
-mod config;
 mod context;
-mod csv;
-mod datasets;
-mod estimate;
 mod exit;
-mod invocation;
-mod page;
-mod plane;
-mod plot;
-mod provenance;
-mod report;
+mod progress;
 mod signals;
-mod workshop;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
-
-use context::Context;
-pub use exit::ExitCode;
-use offing::data::catalogue::GeneratedName;
 use offing::data::{Dataset, ReadOptions};
 use offing::env::point_mass::PointMass;
-use offing::env::{Env, GenerateOptions};
-use offing_mujoco::Physics;
+use offing::env::{Env, GenerateOptions, Simulators};
+
+pub use exit::ExitCode;
 
 /// Model-based offline reinforcement learning with search-based uncertainty.
 #[derive(Parser)]
 #[command(name = "offing", version, max_term_width = 110)]
 struct Cli {
-    /// Threads to use (default: one for each core); results never depend on it.
+    /// Threads to use [default: one for each core]; results never depend on it.
     #[arg(long, global = true, value_name = "N", value_parser = thread_count)]
     threads: Option<usize>,
-    /// No progress lines.
+    /// Show no progress.
     #[arg(long, short, global = true)]
     quiet: bool,
     #[command(subcommand)]
@@ -48,35 +36,35 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// The whole way in one command: make a small dataset, learn from it with SUMO, score the policy, write a report.
+    /// The whole way in one command: generate a small dataset, learn from it with SUMO, score the policy, write a report.
     Quickstart(commands::quickstart::Args),
-    /// Make, list, inspect, audit and convert datasets.
+    /// Generate, list, inspect, audit and convert datasets.
     #[command(subcommand)]
     Data(commands::data::Data),
     /// Learn a policy from a dataset.
     Train(commands::train::Args),
     /// Score a run's policies, or one policy, in the simulator.
     Eval(commands::eval::Args),
-    /// Fit the model of the world and tell how good it is.
+    /// Fit a dynamics model and measure how good it is.
     Dynamics(commands::dynamics::Args),
     /// Write a policy for other runtimes (ONNX).
     Export(commands::export::Export),
-    /// Ask a policy for its actions on given observations.
+    /// Compute a policy's actions on given observations.
     Act(commands::export::Act),
-    /// Find out which estimator knows where the model is wrong.
+    /// Measure which estimator knows where the model is wrong.
     Calibrate(commands::calibrate::Args),
-    /// Make a table of the paper again, with the published numbers beside ours.
+    /// Reproduce a table of the paper, with the published numbers beside ours.
     Reproduce(commands::reproduce::Args),
     /// Put runs on one page: curves, tables, times.
     Report(commands::report::Args),
-    /// Rank the policies of runs without the simulator: fitted Q evaluation and penalised model return.
+    /// Rank policies offline: fitted Q evaluation and penalised model return.
     Rank(commands::rank::Args),
-    /// Tell how far transitions are from a dataset, which of its rows support them, and raise an alarm.
+    /// Score how far transitions are from a dataset, name the rows that support them, and raise an alarm.
     Score(commands::score::Args),
     /// Measure speed; every bench writes the same JSON with --json.
     #[command(subcommand)]
     Bench(commands::bench::Bench),
-    /// Tell what offing finds on this machine.
+    /// Check what offing finds on this machine.
     Doctor(commands::doctor::Args),
 }
 
@@ -89,18 +77,18 @@ pub enum Failure {
     Failed(anyhow::Error),
 }
 
-/// Runs a command line, the program's name first, tells the user what went wrong, and says how it ended.
+/// Runs a command line, the program's name first, prints what went wrong, and returns how it ended.
 pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
     match execute(args) {
         Ok(code) => code,
         Err(Failure::Usage(answer)) => {
-            // Help and versions go to stdout, mistakes to stderr; neither can be told anyone if that fails.
+            // Help and versions go to stdout, mistakes to stderr; nobody can be told if that fails.
             let _ = answer.print();
             ExitCode(answer.exit_code() as u8)
         }
         Err(Failure::Failed(error)) => {
             eprintln!("error: {error:#}");
-            ExitCode::from(2)
+            ExitCode::ERROR
         }
     }
 }
@@ -124,7 +112,7 @@ pub fn run_embedded(
 /// Says how the command line is started where it is no program of its own, such as `python -m offing`: grids of experiments
 /// start one process a cell.
 pub fn started_as(words: Vec<OsString>) {
-    invocation::is(words);
+    context::set_program(words);
 }
 
 /// Makes an embedded command save and stop, as the first Ctrl-C does.
@@ -146,57 +134,50 @@ fn execute(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Resul
         // Fails only when a pool exists already, and none does yet.
         let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
     }
-    let context = Context::from_environment(cli.quiet).map(|mut context| {
-        context.threads = cli.threads;
-        context
-    });
-    let done = context.and_then(|context| match cli.command {
-        Command::Quickstart(args) => commands::quickstart::run(&context, &args),
-        Command::Data(command) => commands::data::run(&context, &command),
-        Command::Train(args) => commands::train::run(&context, &args),
-        Command::Eval(args) => commands::eval::run(&context, &args),
-        Command::Dynamics(args) => commands::dynamics::run(&context, &args),
+    let done = context::runtime(cli.quiet, cli.threads).and_then(|runtime| match cli.command {
+        Command::Quickstart(args) => commands::quickstart::run(&runtime, &args),
+        Command::Data(command) => commands::data::run(&runtime, &command),
+        Command::Train(args) => commands::train::run(&runtime, &args),
+        Command::Eval(args) => commands::eval::run(&runtime, &args),
+        Command::Dynamics(args) => commands::dynamics::run(&runtime, &args),
         Command::Export(args) => commands::export::export(&args),
         Command::Act(args) => commands::export::act(&args),
-        Command::Calibrate(args) => commands::calibrate::run(&context, &args),
-        Command::Reproduce(args) => commands::reproduce::run(&context, &args),
-        Command::Report(args) => commands::report::run(&context, &args),
-        Command::Rank(args) => commands::rank::run(&context, &args),
-        Command::Score(args) => commands::score::run(&context, &args),
-        Command::Bench(command) => commands::bench::run(&context, &command),
-        Command::Doctor(args) => commands::doctor::run(&context, &args),
+        Command::Calibrate(args) => commands::calibrate::run(&runtime, args),
+        Command::Reproduce(args) => commands::reproduce::run(&runtime, &args),
+        Command::Report(args) => commands::report::run(&args),
+        Command::Rank(args) => commands::rank::run(&runtime, args),
+        Command::Score(args) => commands::score::run(&runtime, &args),
+        Command::Bench(command) => commands::bench::run(&runtime, command),
+        Command::Doctor(args) => commands::doctor::run(&runtime, &args),
     });
     done.map_err(Failure::Failed)
 }
 
-/// A simulated task by name, such as `hopper`; the simulator is fetched when it is not there.
+/// A simulated task by name, such as `hopper`; the simulator is fetched when it is missing.
 ///
 /// # Errors
 /// An unknown task or physics, or no simulator.
 pub fn make_env(task: &str, physics: &str) -> anyhow::Result<Box<dyn Env>> {
-    let physics: Physics = physics.parse()?;
+    let physics = physics.parse()?;
     if task == "point-mass" {
         return Ok(Box::new(PointMass::new()));
     }
-    let context = Context::from_environment(true)?;
-    Ok(offing_mujoco::make(context.engine()?, task, physics)?)
+    Ok(context::runtime(true, None)?.mujoco.make(task, physics)?)
 }
 
-/// The dataset of that name: a path, a D4RL or Minari id, or a made set, which is made when it is not there yet.
+/// The dataset of that name: a path, a D4RL or Minari id, or a generated dataset, which is generated when it is missing.
 ///
 /// # Errors
 /// An unknown name, or a file that cannot be read.
 pub fn load_dataset(name: &str) -> anyhow::Result<Dataset> {
-    let context = Context::from_environment(true)?;
-    Ok(commands::data::load(&context, name, ReadOptions::default())?.0)
+    Ok(context::runtime(true, None)?.read_data(name, ReadOptions::default())?.0)
 }
 
-/// Makes the set of that name with the built-in policies, or finds it made, and tells where it is.
+/// Generates the dataset of that name with the built-in policies, or finds it, and returns its path.
 ///
 /// # Errors
 /// An unknown name, no simulator, or no space.
 pub fn make_dataset(name: &str, rows: usize, seed: u64, physics: &str) -> anyhow::Result<PathBuf> {
-    let context = Context::from_environment(true)?;
     let options = GenerateOptions { rows, seed, physics: physics.parse()?, ..GenerateOptions::default() };
-    commands::data::make_shown(&context, &GeneratedName::parse(name)?, &options)
+    Ok(context::runtime(true, None)?.hooks().resolver(|resolver| resolver.generate(name, &options))?)
 }

@@ -11,7 +11,7 @@ pub(crate) fn listen() {
     if EMBEDDED.load(Ordering::SeqCst) {
         return;
     }
-    // Fails only when a handler is there already, which then does the same.
+    // Fails only when there is a handler already, which does the same.
     let _ = ctrlc::set_handler(|| {
         if ASKED.swap(true, Ordering::SeqCst) {
             std::process::exit(130);
@@ -28,12 +28,12 @@ fn answer(keeps_nothing: bool) -> &'static str {
     }
 }
 
-/// Says that this command has no checkpoints: who stops it is not promised one.
+/// Marks this command as one without checkpoints, so that the answer promises none.
 pub(crate) fn keep_nothing() {
     KEEPS_NOTHING.store(true, Ordering::SeqCst);
 }
 
-/// Also stops in an orderly way when standard input ends: whoever started this process has stopped or is no more.
+/// Also stops in an orderly way when standard input ends: whoever started this process has ended.
 pub(crate) fn listen_to_parent() {
     std::thread::spawn(|| {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
@@ -46,7 +46,7 @@ pub(crate) fn asked_to_stop() -> bool {
     ASKED.load(Ordering::SeqCst)
 }
 
-/// Leaves signals to the program that offing is part of, which calls [`ask_to_stop`] instead; forgets earlier wishes.
+/// Leaves signals to the program that offing is part of, which calls [`ask_to_stop`] instead; forgets earlier requests.
 pub(crate) fn leave_to_host() {
     EMBEDDED.store(true, Ordering::SeqCst);
     ASKED.store(false, Ordering::SeqCst);

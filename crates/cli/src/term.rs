@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use offing_experiments::format::number;
+use offing_experiments::{Document, Element, Table};
 
 /// `println!` that does not mind when nobody reads any more (`offing data list | head -1`); any other trouble with the
 /// output ends the program.
@@ -45,50 +47,71 @@ fn width() -> u16 {
     console::Term::stdout().size_checked().map_or(120, |(_, columns)| columns.max(60))
 }
 
-/// A table whose first column is text and whose others are numbers.
-pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
-    laid_out(header, rows, width())
+/// Prints a table whose first column is text and whose others are numbers.
+pub(crate) fn print_table(table: &Table) {
+    out!("{}", laid_out(table, width()));
 }
 
-fn laid_out(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>, width: u16) -> Table {
-    let mut table = Table::new();
-    table.load_style(RULE).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
-    let longest_word = |text: &str| text.split_whitespace().map(|w| w.chars().count()).max().unwrap_or(0);
-    let mut words: Vec<usize> = header.iter().map(|name| longest_word(name)).collect();
-    table.set_header(header);
-    for row in rows {
-        for (longest, cell) in words.iter_mut().zip(&row) {
-            *longest = longest_word(cell).max(*longest);
-        }
-        table.add_row(row);
+/// Prints a table of text alone.
+pub(crate) fn print_text_table(table: &Table) {
+    let mut table = laid_out(table, width());
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Left);
     }
-    for (i, (column, longest)) in table.column_iter_mut().zip(words).enumerate() {
+    out!("{table}");
+}
+
+/// Prints what a user at the terminal wants to see of a document: its title and its results, without figures.
+pub(crate) fn print_results(document: &Document) {
+    out!("{}", document.title);
+    for element in &document.results {
+        match element {
+            Element::Heading(text) => out!("\n{text}"),
+            Element::Table(table) => {
+                let bands: Vec<String> =
+                    in_bands(table, width()).iter().map(|band| laid_out(band, width()).to_string()).collect();
+                out!("{}", bands.join("\n\n"));
+            }
+            Element::Text(text) | Element::Code(text) | Element::Lines(_, text) => out!("{text}"),
+            Element::Figure(..) | Element::Drawing(..) => {}
+        }
+    }
+}
+
+fn laid_out(table: &Table, width: u16) -> comfy_table::Table {
+    let mut out = comfy_table::Table::new();
+    out.load_style(RULE).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    let longest_word = |text: &str| text.split_whitespace().map(|w| w.chars().count()).max().unwrap_or(0);
+    let longest_in = |c: usize| {
+        let cells = table.rows.iter().filter_map(|row| row.get(c)).chain([&table.header[c]]);
+        cells.map(|cell| longest_word(cell)).max().unwrap_or(0)
+    };
+    out.set_header(&table.header).add_rows(&table.rows);
+    for (i, column) in out.column_iter_mut().enumerate() {
         // A number or a path that is broken in two is neither read nor copied; lines too long for a terminal are.
-        let whole = longest + usize::from(column.padding_width());
+        let whole = longest_in(i) + usize::from(column.padding_width());
         column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(whole as u16)));
         if i > 0 {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    table
+    out
 }
 
-/// A table of numbers that may be too wide: laid out as several below each other, each with the first column.
-pub(crate) fn wide_table(header: &[&str], rows: &[Vec<String>]) -> Vec<Table> {
-    let chars = |text: &str| text.chars().count();
-    let columns: Vec<usize> = (0..header.len())
-        .map(|c| {
-            rows.iter().filter_map(|row| row.get(c)).map(|cell| chars(cell)).chain([chars(header[c])]).max()
-        })
-        .map(|widest| widest.unwrap_or(0))
-        .collect();
-    let of = |band: Vec<usize>| {
-        let names: Vec<&str> = band.iter().map(|&c| header[c]).collect();
-        let pick =
-            |row: &Vec<String>| band.iter().map(|&c| row.get(c).cloned().unwrap_or_default()).collect();
-        table(&names, rows.iter().map(pick))
+/// A table that may be too wide, as several below each other, each with the first column.
+fn in_bands(table: &Table, width: u16) -> Vec<Table> {
+    let widest = |c: usize| {
+        let cells = table.rows.iter().filter_map(|row| row.get(c)).chain([&table.header[c]]);
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
-    bands(&columns, width() as usize).into_iter().map(of).collect()
+    let columns: Vec<usize> = (0..table.header.len()).map(widest).collect();
+    let of = |band: Vec<usize>| {
+        let pick = |row: &Vec<String>| -> Vec<String> {
+            band.iter().map(|&c| row.get(c).cloned().unwrap_or_default()).collect()
+        };
+        Table::new(pick(&table.header), table.rows.iter().map(pick))
+    };
+    bands(&columns, width as usize).into_iter().map(of).collect()
 }
 
 /// Columns of such widths, in groups that fit beside the first one.
@@ -108,82 +131,33 @@ fn bands(columns: &[usize], width: usize) -> Vec<Vec<usize>> {
     bands
 }
 
-/// A small probability with digits that say something.
-pub(crate) fn p_value(p: f64) -> String {
-    if p < 0.001 { format!("{p:.1e}") } else { format!("{p:.3}") }
-}
-
-/// A table of text alone.
-pub(crate) fn text_table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
-    let mut table = table(header, rows);
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Left);
-    }
-    table
-}
-
-/// A style from one of the templates here; `{rate}` is a second's work as a number that can be read.
-fn bar_style(template: &str) -> ProgressStyle {
+/// A bar over so much work. In the template, `{rate}` is a second's work as a number that can be read.
+fn bar(total: u64, template: &str, quiet: bool) -> ProgressBar {
+    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let rate = |state: &ProgressState, line: &mut dyn std::fmt::Write| {
         let _ = write!(line, "{}/s", number(state.per_sec()));
     };
-    ProgressStyle::with_template(template)
-        .expect("the template is a constant that parses")
-        .with_key("rate", rate)
+    let style = ProgressStyle::with_template(template).expect("the template is a constant that parses");
+    let bar = ProgressBar::with_draw_target(Some(total), target).with_style(style.with_key("rate", rate));
+    bar.enable_steady_tick(Duration::from_millis(300));
+    bar
 }
 
-/// A bar over a known amount of work, with rate and time left.
-pub(crate) fn progress(total: u64, what: &str, quiet: bool) -> ProgressBar {
-    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let style = bar_style("  {msg} {bar:30} {human_pos}/{human_len} rows · {rate} · {eta} left");
-    let bar =
-        ProgressBar::with_draw_target(Some(total), target).with_style(style).with_message(what.to_string());
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
+/// A bar over the rows of a dataset that is generated, with rate and time left.
+pub(crate) fn rows_bar(total: u64, name: &str, quiet: bool) -> ProgressBar {
+    let template = "  {msg} {bar:30} {human_pos}/{human_len} rows · {rate} · {eta} left";
+    bar(total, template, quiet).with_message(name.to_string())
 }
 
 /// A bar over the steps of a training, with rate, time left and a message of what it finds.
 pub(crate) fn training_bar(steps: u64, quiet: bool) -> ProgressBar {
-    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     // A message that does not fit is cut: a line that wraps is drawn again below itself.
-    let style = bar_style("  {bar:24} {human_pos}/{human_len} · {rate} · {eta} left · {wide_msg}");
-    let bar = ProgressBar::with_draw_target(Some(steps), target).with_style(style);
-    bar.enable_steady_tick(Duration::from_millis(500));
-    bar
+    bar(steps, "  {bar:24} {human_pos}/{human_len} · {rate} · {eta} left · {wide_msg}", quiet)
 }
 
-/// 1234567 → "1,234,567".
-pub(crate) fn count(n: usize) -> String {
-    let digits = n.to_string();
-    let mut grouped = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-/// A number with about four significant digits.
-pub(crate) fn number(x: f64) -> String {
-    match x.abs() {
-        a if !x.is_finite() || a == 0.0 => format!("{x}"),
-        a if a >= 1000.0 => format!("{x:.0}"),
-        a if a >= 100.0 => format!("{x:.1}"),
-        a if a >= 1.0 => format!("{x:.2}"),
-        a if a >= 1e-3 => format!("{x:.4}"),
-        _ => format!("{x:.2e}"),
-    }
-}
-
-/// Seconds in the unit a person would use.
-pub(crate) fn duration(seconds: f64) -> String {
-    match seconds {
-        s if s < 120.0 => format!("{s:.1} s"),
-        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
-        s => format!("{:.1} h", s / 3600.0),
-    }
+/// A bar over the gradient steps of one epoch of the dynamics model.
+pub(crate) fn epoch_bar(quiet: bool) -> ProgressBar {
+    bar(1, "  {msg} {bar:30} {human_pos}/{human_len} updates · {rate}", quiet)
 }
 
 #[cfg(test)]
@@ -191,41 +165,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_grouped_by_thousands() {
-        for (n, wanted) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(count(n), wanted);
-        }
-    }
-
-    #[test]
     fn columns_that_do_not_fit_go_below_with_the_first_one() {
         assert_eq!(bands(&[10, 5, 5, 5], 37), [vec![0, 1, 2, 3]]);
         assert_eq!(bands(&[10, 5, 5, 5], 36), [vec![0, 1, 2], vec![0, 3]]);
         assert_eq!(bands(&[10, 90, 5], 36), [vec![0, 1], vec![0, 2]], "one always fits");
-        let rows = [vec!["hopper".to_string(), "1".into()]];
-        assert_eq!(wide_table(&["", "k"], &rows).len(), 1);
+        let table = Table::new(["", "k"], [vec!["hopper".to_string(), "1".into()]]);
+        assert_eq!(in_bands(&table, 60), [table]);
     }
 
     #[test]
     fn words_stay_whole_in_a_narrow_terminal_and_sentences_do_not() {
         let path = "runs/amorel+sumo/my-logs/s0-1234abcd";
         let row = [path, "-0.36591", "12345.678", "a sentence of some length that must go on below"];
-        let text = laid_out(&["run", "lowest", "highest", "what"], [row.map(String::from).to_vec()], 60);
-        let text = text.to_string();
+        let table = Table::new(["run", "lowest", "highest", "what"], [row.map(String::from).to_vec()]);
+        let text = laid_out(&table, 60).to_string();
         assert!(row[..3].iter().all(|cell| text.contains(cell)), "{text}");
         assert!(!text.contains(row[3]) && text.lines().all(|line| line.chars().count() < 90), "{text}");
-    }
-
-    #[test]
-    fn small_probabilities_keep_their_digits() {
-        assert_eq!([1.0, 0.03125, 6.103515625e-5].map(p_value), ["1.000", "0.031", "6.1e-5"]);
-    }
-
-    #[test]
-    fn durations_take_the_unit_that_fits() {
-        for (seconds, wanted) in [(0.04, "0.0 s"), (119.0, "119.0 s"), (120.0, "2 min"), (16_200.0, "4.5 h")]
-        {
-            assert_eq!(duration(seconds), wanted);
-        }
     }
 }

@@ -80,7 +80,7 @@ fn bad_settings_are_refused_before_anything_is_fitted_or_written() {
         ("amorel+sumo", &[NEVER, "pessimism.alpha=-1"], "pessimism.alpha"),
         ("mopo+sumo", &[NEVER, "uncertainty.k=0"], "wanted k from 1 to 599"),
         ("mopo+sumo", &[NEVER, "uncertainty.k=600"], "found 600"),
-        ("mopo+loo-kl", &[NEVER, "model.ensemble.members=1", "model.ensemble.elites=1"], "two members"),
+        ("mopo+loo-kl", &[NEVER, "model.ensemble.members=1", "model.ensemble.elites=1"], "2 members"),
         ("mobile", &[NEVER, "model.ensemble.elites=1"], "two elites"),
         ("mopo", &[NEVER, "uncertainty.kind=bellman-std"], "wanted the critics"),
         ("morel", &[NEVER, "uncertainty={kind=\"sumo\",k=0}"], "wanted k from 1"),

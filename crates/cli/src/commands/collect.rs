@@ -1,20 +1,20 @@
-//! `offing data collect`: trains a behaviour policy online and keeps the snapshots datasets are made with.
+//! `offing data collect`: trains a behaviour policy online and keeps snapshots to generate datasets with.
 
-use crate::exit::ExitCode;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use indicatif::ProgressBar;
 use offing::collect::{Chosen, CollectConfig, Progress, collect, publish};
-use offing::env::EnvPool;
+use offing::env::Physics;
+use offing::home::write_json;
 use offing::nn::ThreadPool;
-use offing::run::{CONFIG, ControlFlow, RunDir};
+use offing::run::{CONFIG, RunDir};
 use offing::tasks::reference_under;
-use offing_mujoco::{Physics, make};
+use offing_experiments::format::{count, number};
+use offing_experiments::{Runtime, Table};
 use serde::{Deserialize, Serialize};
 
-use super::data::write_json;
-use crate::context::Context;
+use crate::exit::ExitCode;
 use crate::{signals, term};
 
 #[derive(clap::Args)]
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Which physics to simulate.
     #[arg(long, default_value_t)]
     physics: Physics,
-    /// The run directory; the same command goes on where it stopped [default: runs/collect/<TASK>/s<SEED>].
+    /// The run directory; the same command resumes where it stopped [default: runs/collect/<TASK>/s<SEED>].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Where to put the policies chosen for datasets [default: policies/ inside the run directory].
@@ -38,37 +38,33 @@ pub(crate) struct Args {
     policies: Option<PathBuf>,
 }
 
-/// What a collecting run writes down; reading it back gives the same run.
+/// A collecting run's config.toml; reading it back gives the same run.
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct CollectManifest {
     task: String,
     physics: String,
     collect: CollectConfig,
 }
 
-pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     let cfg = CollectConfig { steps: args.steps, seed: args.seed, ..CollectConfig::default() };
     let dir = args.dir.clone().unwrap_or_else(|| format!("runs/collect/{}/s{}", args.task, args.seed).into());
-    let engine = context.engine()?;
-    engine.prepare(&args.task, &mut |line| context.say(line))?;
-    let make_env = || make(engine, &args.task, args.physics);
-    let envs = EnvPool::new(&make_env);
+    let envs = runtime.envs(&args.task, args.physics)?;
     let reference = reference_under(&args.task, args.physics);
-    let written =
-        Written { task: args.task.clone(), physics: args.physics.to_string(), collect: cfg.clone() };
-    let mut run = open(&dir, &written)?;
+    let (task, physics) = (args.task.clone(), args.physics.to_string());
+    let mut run = open(&dir, &CollectManifest { task, physics, collect: cfg.clone() })?;
     signals::listen();
-    let bar = term::training_bar(cfg.steps, context.quiet);
+    let bar = term::training_bar(cfg.steps, runtime.quiet);
     let pool = ThreadPool::new(rayon::current_num_threads());
     let done = collect(&cfg, &envs, reference, &mut run, &pool, &mut |progress| {
         show(&bar, progress);
-        if signals::asked_to_stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        runtime.control_flow()
     });
     bar.finish_and_clear();
-    run.take_warnings().iter().for_each(|note| context.say(note));
+    run.take_warnings().iter().for_each(|note| runtime.say(note));
     if !done? {
-        context.say(&format!("stopped; the same command goes on from {}", dir.display()));
-        return Ok(ExitCode::from(130));
+        runtime.say(&format!("stopped; the same command resumes in {}", dir.display()));
+        return Ok(ExitCode::STOPPED);
     }
     let Some(reference) = reference else {
         bail!(
@@ -81,27 +77,25 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let chosen = publish(&dir, &args.task, &envs, reference, &out)?;
     add_to_index(&out, &args.task, &chosen)?;
     let rows = chosen.iter().map(|c| {
-        let (score, ret) = (format!("{:.1}", c.normalized), term::number(c.sampled_return));
-        vec![c.file.clone(), c.role.to_string(), term::count(c.step as usize), ret, score]
+        let (score, ret) = (format!("{:.1}", c.normalized), number(c.sampled_return));
+        vec![c.file.clone(), c.role.to_string(), count(c.step as usize), ret, score]
     });
-    out!(
-        "{}",
-        term::table(&["policy", "for", "steps", "return (sampled actions)", "normalised score"], rows)
-    );
+    let header = ["policy", "for", "steps", "return (sampled actions)", "normalised score"];
+    term::print_table(&Table::new(header, rows));
     out!("{}", out.display());
     Ok(ExitCode::SUCCESS)
 }
 
-/// Takes hold of the run directory. A run that is there already may be made longer, and nothing else.
-fn open(dir: &Path, written: &Written) -> Result<RunDir> {
-    let text = toml::to_string(written)?;
+/// Opens the run directory. An existing run may be made longer, and nothing else.
+fn open(dir: &Path, manifest: &CollectManifest) -> Result<RunDir> {
+    let text = toml::to_string(manifest)?;
     let before = std::fs::read_to_string(dir.join(CONFIG)).ok();
-    let before: Option<Written> = before.and_then(|t| toml::from_str(&t).ok());
+    let before: Option<CollectManifest> = before.and_then(|t| toml::from_str(&t).ok());
     if let Some(mut before) = before
-        && before.collect.steps < written.collect.steps
+        && before.collect.steps < manifest.collect.steps
     {
         let mut run = RunDir::open(dir)?;
-        before.collect.steps = written.collect.steps;
+        before.collect.steps = manifest.collect.steps;
         if toml::to_string(&before)? == text {
             run.reconfigure(&text)?;
             return Ok(run);
@@ -113,13 +107,13 @@ fn open(dir: &Path, written: &Written) -> Result<RunDir> {
 fn show(bar: &ProgressBar, progress: &Progress) {
     bar.set_position(progress.step);
     let score = match (progress.last_return, progress.last_score) {
-        (Some(value), Some(score)) => format!("return {} (score {score:.1})", term::number(value)),
-        (Some(value), None) => format!("return {}", term::number(value)),
+        (Some(value), Some(score)) => format!("return {} (score {score:.1})", number(value)),
+        (Some(value), None) => format!("return {}", number(value)),
         _ => String::new(),
     };
     let l = &progress.losses;
-    let (critic, alpha) = (term::number(l.critic), term::number(l.alpha));
-    bar.set_message(format!("{score} · critic {critic} · Q {} · α {alpha}", term::number(l.q)));
+    let (critic, alpha) = (number(l.critic), number(l.alpha));
+    bar.set_message(format!("{score} · critic {critic} · Q {} · α {alpha}", number(l.q)));
 }
 
 /// Puts the chosen policies into the set's index, in the place of older ones of the same body.
@@ -139,5 +133,5 @@ fn add_to_index(dir: &Path, body: &str, chosen: &[Chosen]) -> Result<()> {
     for entry in chosen {
         index.push(serde_json::to_value(entry)?);
     }
-    write_json(&path, &serde_json::Value::Array(index))
+    Ok(write_json(&path, &serde_json::Value::Array(index))?)
 }

@@ -3,47 +3,46 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::exit::ExitCode;
-
 use anyhow::Result;
+use offing::env::Simulators;
+use offing::run::cpu_name;
+use offing_experiments::{Runtime, Table};
 use offing_mujoco::{Engine, TASKS};
 
-use crate::context::Context;
+use crate::exit::ExitCode;
 use crate::term;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Fetch MuJoCo and all bodies now, as far as they are not here yet: for machines that will have no network.
+    /// Fetch MuJoCo and all bodies now, where they are missing: for machines that will have no network.
     #[arg(long)]
     fetch: bool,
 }
 
-pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     let mut healthy = true;
     let mut facts: Vec<(&str, String)> = vec![
         ("offing", format!("{} ({})", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH)),
         ("processor", format!("{}, {} threads", cpu_name(), rayon::current_num_threads())),
         ("vector units", vector_units()),
-        ("home", context.home().root().display().to_string()),
+        ("home", runtime.home().root().display().to_string()),
     ];
     for kind in ["mujoco", "datasets", "models", "index"] {
-        let dir = context.home().root().join(kind);
+        let dir = runtime.home().root().join(kind);
         let (files, bytes) = usage(&dir);
         facts.push(("", format!("{kind}/: {files} files, {:.1} MB", bytes as f64 / 1e6)));
     }
-    facts.push(("D4RL files", present(&context.catalogue.d4rl)));
-    facts.push(("Minari datasets", present(&context.catalogue.minari)));
+    facts.push(("D4RL files", present(&runtime.catalogue.d4rl)));
+    facts.push(("Minari datasets", present(&runtime.catalogue.minari)));
     facts.push(("python", first_line("python3", &["--version"])));
     facts.push(("pip", first_line("python3", &["-m", "pip", "--version"])));
     let engine = if args.fetch {
-        context.engine().and_then(|engine| {
-            for task in TASKS {
-                engine.prepare(task, &mut |line| context.say(line))?;
-            }
-            Ok(Some(engine.clone()))
-        })
+        TASKS
+            .iter()
+            .try_for_each(|task| runtime.mujoco.prepare(task, &mut |line| runtime.say(line)))
+            .and_then(|()| Ok(Some(runtime.mujoco.engine(&mut |_| ())?.clone())))
     } else {
-        Engine::find(context.home(), context.mujoco.library()).map_err(Into::into)
+        Engine::find(runtime.home(), runtime.mujoco.library())
     };
     facts.push((
         "MuJoCo",
@@ -51,7 +50,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
             Ok(Some(engine)) => format!("{} from {}", engine.version(), engine.library().display()),
             Ok(None) => {
                 healthy = false;
-                "not here yet; fetched on first use, or now with `offing doctor --fetch`".into()
+                "not here yet; offing fetches it on first use, or now with `offing doctor --fetch`".into()
             }
             Err(error) => {
                 healthy = false;
@@ -59,16 +58,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
             }
         },
     ));
-    out!("{}", term::text_table(&["", "found"], facts.into_iter().map(|(k, v)| vec![k.to_string(), v])));
+    let rows = facts.into_iter().map(|(k, v)| vec![k.to_string(), v]);
+    term::print_text_table(&Table::new(["", "found"], rows));
     out!("{}", if healthy { "all well" } else { "something is missing; see MuJoCo above" });
-    Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::from(1) })
-}
-
-/// The processor's own name for itself.
-pub(crate) fn cpu_name() -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = info.lines().find_map(|l| l.strip_prefix("model name")).and_then(|l| l.split_once(':'));
-    name.map_or_else(|| "unknown".into(), |(_, name)| name.trim().to_string())
+    Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::NEGATIVE })
 }
 
 fn vector_units() -> String {

@@ -1,20 +1,20 @@
 //! `offing eval`: scores a policy in the simulator, or the last and the best policy of a run.
 
-use crate::exit::ExitCode;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Result, bail};
-use offing::env::EnvPool;
+use offing::env::{Physics, Simulators};
 use offing::eval::{Evaluation, evaluate};
 use offing::policy::{Deterministic, Policy, TanhGaussian, UniformPolicy};
-use offing::tasks::{Reference, reference};
-use offing_mujoco::{Physics, make};
-use serde_json::json;
+use offing::tasks::{Reference, reference_under};
+use offing::train::{mean_return, resume};
+use offing_experiments::format::{number, or_dash};
+use offing_experiments::run_record::{LAST_POLICY, POLICIES};
+use offing_experiments::{Runtime, Table};
+use serde_json::{Map, Value, json};
 
-use super::data::write_json;
-use super::dynamics::task_of;
-use super::train::{mean_return, reopen};
-use crate::context::Context;
+use crate::args::JsonFile;
+use crate::exit::ExitCode;
 use crate::term;
 
 #[derive(clap::Args)]
@@ -37,113 +37,93 @@ pub(crate) struct Args {
     /// Which physics to simulate [default: the run's own, else d4rl-v2].
     #[arg(long)]
     physics: Option<Physics>,
-    /// Also write returns and lengths as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonFile,
 }
 
-pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     let path = Path::new(&args.policy);
-    if path.is_dir() { of_run(context, args, path) } else { of_policy(context, args) }
+    if path.is_dir() { of_run(runtime, args, path) } else { of_policy(runtime, args) }
 }
 
-/// The two policies every run has, in the order of tables: what was learnt, and what the simulator chose on the way.
-pub(crate) const POLICIES: [(&str, &str); 2] =
-    [(LAST, "policy.safetensors"), ("best on the way", "best.safetensors")];
-
-/// What a run's last policy is called.
-pub(crate) const LAST: &str = "last policy";
-
-fn of_run(context: &Context, args: &Args, dir: &Path) -> Result<ExitCode> {
+fn of_run(runtime: &Runtime, args: &Args, dir: &Path) -> Result<ExitCode> {
     if args.task.is_some() {
         bail!("--task is for policy files; {} says itself what it was trained for", dir.display());
     }
-    let (written, _, _, data) = reopen(context, dir)?;
-    let Some(task) = task_of(&data.name) else {
+    let run = resume(dir, &mut runtime.hooks())?;
+    let Some(task) = runtime.mujoco.task_of(&run.data.name) else {
         bail!(
             "{}: {} has no simulator to play in, so its policies cannot be scored",
             dir.display(),
-            data.name
+            run.data.name
         );
     };
-    let physics = args.physics.map_or_else(|| written.physics.parse(), Ok)?;
-    let mut found = Vec::new();
+    let physics = args.physics.map_or_else(|| run.physics(), Ok)?;
+    let reference = reference_under(&run.data.name, physics);
+    let (mut rows, mut policies) = (Vec::new(), Vec::new());
     for (name, file) in POLICIES {
         let path = dir.join(file);
-        match path.exists() {
-            true => found.push((name, file, play(context, args, &task, physics, Some(&path))?)),
-            false if name == LAST => {
-                context.say("the run is not finished: its last policy is written at its end")
-            }
-            false => context.say("no policy was scored on the way, so there is no best one"),
+        if path.exists() {
+            let result = play(runtime, args, &task, physics, Some(&path))?;
+            rows.push(row(name, &result, reference));
+            let mut value = figures(&result, reference);
+            value.extend([("policy".into(), json!(name)), ("file".into(), json!(file))]);
+            policies.push(value);
+        } else {
+            runtime.say(match name == LAST_POLICY {
+                true => "the run is not finished: its last policy is written at its end",
+                false => "no policy was scored on the way, so there is no best one",
+            });
+            rows.push([name, "0", "-", "-", "-", "-"].map(String::from).to_vec());
         }
     }
-    let behaviour = mean_return(&data);
-    let reference = d4rl_reference(&data.name, physics);
-    let mut rows: Vec<Vec<String>> = POLICIES
-        .iter()
-        .map(|(name, _)| match found.iter().find(|(found, ..)| found == name) {
-            Some((_, _, result)) => row(name, result, reference),
-            None => vec![name.to_string(), "0".into(), "-".into(), "-".into(), "-".into(), "-".into()],
-        })
-        .collect();
-    let score = behaviour.zip(reference).map_or("-".into(), |(mean, r)| format!("{:.1}", r.normalise(mean)));
-    let mean = behaviour.map_or("-".into(), term::number);
-    rows.push(vec!["dataset's mean return".into(), "-".into(), mean, "-".into(), "-".into(), score]);
-    out!("{}", term::table(&header(&format!("{} on {}", written.algorithm, data.name)), rows));
-    if let Some(path) = &args.json {
-        let policies = found.iter().map(|(name, file, result)| {
-            let mut value = figures(result, reference);
-            value.insert("policy".into(), json!(name));
-            value.insert("file".into(), json!(file));
-            value
-        });
-        let score = behaviour.zip(reference).map(|(mean, r)| r.normalise(mean));
-        let value = json!({
-            "run": dir, "algorithm": written.algorithm, "dataset": written.dataset, "task": task,
-            "physics": physics.to_string(), "seed": args.seed, "stochastic": args.stochastic,
-            "policies": policies.collect::<Vec<_>>(),
+    let behaviour = mean_return(&run.data);
+    let score = behaviour.zip(reference).map(|(mean, r)| r.normalise(mean));
+    let (mean, normalised) = (or_dash(behaviour, number), or_dash(score, |s| format!("{s:.1}")));
+    rows.push(vec!["dataset's mean return".into(), "-".into(), mean, "-".into(), "-".into(), normalised]);
+    let algorithm = &run.manifest.algorithm;
+    print(&format!("{algorithm} on {}", run.data.name), rows);
+    args.json.write(|| {
+        json!({
+            "run": dir, "algorithm": algorithm, "dataset": run.manifest.dataset, "task": task,
+            "physics": physics.to_string(), "seed": args.seed, "stochastic": args.stochastic, "policies": policies,
             "dataset_mean_return": behaviour, "dataset_normalised_score": score,
-        });
-        write_json(path, &value)?;
-    }
+        })
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn of_policy(context: &Context, args: &Args) -> Result<ExitCode> {
+fn of_policy(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     let Some(task) = &args.task else {
         bail!("--task is missing: which task is {} to play, such as `--task hopper`?", args.policy);
     };
     let physics = args.physics.unwrap_or_default();
     let path = (args.policy != "uniform").then(|| Path::new(&args.policy));
-    let result = play(context, args, task, physics, path)?;
-    let reference = d4rl_reference(task, physics);
-    print(&[(args.policy.clone(), &result)], task, reference);
-    if let Some(path) = &args.json {
+    let result = play(runtime, args, task, physics, path)?;
+    let reference = reference_under(task, physics);
+    print(task, vec![row(&args.policy, &result, reference)]);
+    args.json.write(|| {
         let mut value = figures(&result, reference);
         value.insert("policy".into(), json!(args.policy));
         value.insert("task".into(), json!(task));
         value.insert("physics".into(), json!(physics.to_string()));
         value.insert("seed".into(), json!(args.seed));
         value.insert("stochastic".into(), json!(args.stochastic));
-        write_json(path, &value.into())?;
-    }
+        value.into()
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Plays the episodes with the policy in `path`, or with random actions without one.
 fn play(
-    context: &Context,
+    runtime: &Runtime,
     args: &Args,
     task: &str,
     physics: Physics,
     path: Option<&Path>,
 ) -> Result<Evaluation> {
     let loaded = path.map(TanhGaussian::load).transpose()?;
-    let engine = context.engine()?;
-    engine.prepare(task, &mut |line| context.say(line))?;
-    let make_env = || make(engine, task, physics);
-    let envs = EnvPool::new(&make_env);
+    let envs = runtime.envs(task, physics)?;
     let spec = envs.with(|env| env.spec().clone())?;
     if let Some(policy) = &loaded
         && (policy.obs_dim(), policy.act_dim()) != (spec.obs_dim, spec.act_dim)
@@ -165,7 +145,7 @@ fn play(
     Ok(evaluate(&envs, policy, args.episodes, args.seed)?)
 }
 
-fn figures(result: &Evaluation, reference: Option<Reference>) -> serde_json::Map<String, serde_json::Value> {
+fn figures(result: &Evaluation, reference: Option<Reference>) -> Map<String, Value> {
     let score = reference.map(|r| result.score(&r));
     let value = json!({
         "mean": result.mean(), "std": spread(result), "standard_error": result.standard_error(),
@@ -174,19 +154,10 @@ fn figures(result: &Evaluation, reference: Option<Reference>) -> serde_json::Map
     value.as_object().cloned().unwrap_or_default()
 }
 
-/// D4RL's reference returns, where they apply: v5 counts rewards differently, so it has none.
-fn d4rl_reference(task: &str, physics: Physics) -> Option<Reference> {
-    reference(task).filter(|_| physics != Physics::GymnasiumV5)
-}
-
-/// Prints evaluations on one task as a table.
-pub(crate) fn print(results: &[(String, &Evaluation)], task: &str, reference: Option<Reference>) {
-    let rows = results.iter().map(|(name, result)| row(name, result, reference));
-    out!("{}", term::table(&header(task), rows));
-}
-
-fn header(title: &str) -> [&str; 6] {
-    [title, "episodes", "mean return ± s.e.", "std", "mean length", "normalised score"]
+/// Prints evaluations as a table.
+fn print(title: &str, rows: Vec<Vec<String>>) {
+    let header = [title, "episodes", "mean return ± s.e.", "std", "mean length", "normalised score"];
+    term::print_table(&Table::new(header, rows));
 }
 
 /// Standard deviation of the returns; unknown for a single episode.
@@ -196,12 +167,12 @@ fn spread(result: &Evaluation) -> Option<f64> {
 
 /// The mean return with its standard error, which a single episode does not have.
 pub(crate) fn mean_with_error(result: &Evaluation) -> String {
-    let error = result.standard_error().map_or(String::new(), |e| format!(" ± {}", term::number(e)));
-    term::number(result.mean()) + &error
+    let error = result.standard_error().map_or(String::new(), |e| format!(" ± {}", number(e)));
+    number(result.mean()) + &error
 }
 
 fn row(name: &str, result: &Evaluation, reference: Option<Reference>) -> Vec<String> {
-    let score = reference.map_or("-".into(), |r| {
+    let score = or_dash(reference, |r| {
         let error = result.standard_error().map(|e| format!(" ± {:.1}", r.normalise_spread(e)));
         format!("{:.1}{}", result.score(&r), error.unwrap_or_default())
     });
@@ -209,8 +180,8 @@ fn row(name: &str, result: &Evaluation, reference: Option<Reference>) -> Vec<Str
         name.to_string(),
         result.returns.len().to_string(),
         mean_with_error(result),
-        spread(result).map_or("-".into(), term::number),
-        term::number(result.mean_length()),
+        or_dash(spread(result), number),
+        number(result.mean_length()),
         score,
     ]
 }
@@ -222,11 +193,11 @@ mod tests {
     #[test]
     fn one_episode_has_no_spread() {
         let one = Evaluation { returns: vec![45.5], lengths: vec![10] };
-        let cells = row("x", &one, reference("hopper"));
+        let cells = row("x", &one, reference_under("hopper", Physics::default()));
         assert!(cells.iter().all(|cell| !cell.contains('±')) && cells[3] == "-", "{cells:?}");
         let figures = figures(&one, None);
         assert!(figures["standard_error"].is_null() && figures["std"].is_null(), "{figures:?}");
         let two = Evaluation { returns: vec![1.0, 3.0], lengths: vec![10, 10] };
-        assert_eq!(mean_with_error(&two), format!("{} ± {}", term::number(2.0), term::number(1.0)));
+        assert_eq!(mean_with_error(&two), format!("{} ± {}", number(2.0), number(1.0)));
     }
 }

@@ -1,19 +1,19 @@
 //! `offing export` and `offing act`: a policy for other runtimes, and its own answers to compare them with.
 
-use crate::exit::ExitCode;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use offing::data::{read_npy, write_npy};
 use offing::export::onnx;
 use offing::home::write_atomic;
-use offing::nn::{Tensors, ThreadPool};
-use offing::sac::Actor;
+use offing::nn::ThreadPool;
 use offing::{Mat, Rng};
+use offing_experiments::files::write_text;
+use offing_experiments::format::count;
+use offing_experiments::run_record::{POLICIES, load_actor};
 
-use super::eval::POLICIES;
-use crate::term;
+use crate::exit::ExitCode;
 
 #[derive(clap::Args)]
 pub(crate) struct Export {
@@ -45,7 +45,7 @@ pub(crate) fn export(args: &Export) -> Result<ExitCode> {
     if args.out.extension().is_none_or(|e| e != "onnx") {
         bail!("{}: wanted a name that ends in .onnx, the one format there is", args.out.display());
     }
-    let actor = load(&args.policy)?;
+    let actor = load_actor(&policy_file(&args.policy)?)?;
     let bytes = onnx(&actor)?;
     write_atomic(&args.out, |file| file.write_all(&bytes))?;
     out!(
@@ -53,7 +53,7 @@ pub(crate) fn export(args: &Export) -> Result<ExitCode> {
         args.out.display(),
         actor.obs_dim(),
         actor.act_dim(),
-        term::count(bytes.len())
+        count(bytes.len())
     );
     Ok(ExitCode::SUCCESS)
 }
@@ -64,7 +64,7 @@ pub(crate) fn act(args: &Act) -> Result<ExitCode> {
         Some("csv") => true,
         _ => bail!("{}: wanted a name that ends in .npy or .csv", args.out.display()),
     };
-    let actor = load(&args.policy)?;
+    let actor = load_actor(&policy_file(&args.policy)?)?;
     let obs = read_npy(&args.obs)?;
     if obs.ncols() != actor.obs_dim() {
         bail!(
@@ -88,10 +88,10 @@ pub(crate) fn act(args: &Act) -> Result<ExitCode> {
         actor.mean_batch(&pool, &obs)
     };
     match as_csv {
-        true => write_atomic(&args.out, |file| file.write_all(csv(&actions).as_bytes()))?,
+        true => write_text(&args.out, &csv(&actions))?,
         false => write_npy(&actions, &args.out)?,
     }
-    out!("{}: {} actions", args.out.display(), term::count(actions.nrows()));
+    out!("{}: {} actions", args.out.display(), count(actions.nrows()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -120,15 +120,6 @@ fn policy_file(path: &Path) -> Result<PathBuf> {
         "{}: wanted a run with its last policy, which is written at its end, found none; {way}",
         path.display()
     )
-}
-
-/// Reads a policy file, or a run's last policy.
-fn load(path: &Path) -> Result<Actor> {
-    let path = &policy_file(path)?;
-    let bytes = std::fs::read(path).with_context(|| format!("{}: cannot read", path.display()))?;
-    Tensors::from_bytes(&bytes)
-        .and_then(|tensors| Actor::from_policy(&tensors))
-        .with_context(|| path.display().to_string())
 }
 
 #[cfg(test)]

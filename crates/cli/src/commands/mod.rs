@@ -1,7 +1,6 @@
 //! One file for each command.
 
 pub(crate) mod bench;
-mod bound;
 pub(crate) mod calibrate;
 pub(crate) mod collect;
 pub(crate) mod data;
@@ -13,5 +12,5 @@ pub(crate) mod quickstart;
 pub(crate) mod rank;
 pub(crate) mod report;
 pub(crate) mod reproduce;
-pub(crate) mod train;
 pub(crate) mod score;
+pub(crate) mod train;

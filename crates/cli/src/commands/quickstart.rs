@@ -1,24 +1,27 @@
 //! `offing quickstart`: from nothing to a scored policy with a report, in one command.
 
-use crate::exit::ExitCode;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use offing::config::read_text;
 use offing::data::audit::audit;
 use offing::data::catalogue::{GeneratedName, Origin};
 use offing::data::{self, ReadOptions};
-use offing::env::{EnvPool, GenerateOptions};
+use offing::env::{GenerateOptions, Physics};
 use offing::eval::{Evaluation, evaluate};
 use offing::policy::{Deterministic, TanhGaussian};
-use offing::tasks::{horizon, reference};
-use offing_mujoco::{Physics, make};
+use offing::tasks::horizon;
+use offing::tasks::reference;
+use offing::train::{RunConfig, mean_return, prepare};
+use offing_experiments::format::number;
+use offing_experiments::report::{RunReport, write_run_page};
+use offing_experiments::{Runtime, Table};
 
 use super::eval::mean_with_error;
-use super::train::{self, mean_return};
-use super::{data as data_command, report};
-use crate::context::Context;
-use crate::report::print_audit;
-use crate::term;
+use super::train::announce;
+use crate::audit::print_audit;
+use crate::exit::ExitCode;
+use crate::{signals, term};
 
 /// Medium-replay: the data hold good and bad policies, so there is something to gain.
 const DATASET: &str = "hopper-medium-replay";
@@ -33,70 +36,77 @@ pub(crate) struct Args {
     /// Gradient steps of each of the two trainings.
     #[arg(long)]
     steps: Option<u64>,
-    /// Episodes that the finished policies are scored over.
+    /// Episodes to score each finished policy over.
     #[arg(long, default_value_t = 20)]
     episodes: usize,
     /// Seed of everything random.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Where the two runs and the report go.
+    /// Where to put the two runs and the report.
     #[arg(long, value_name = "DIR", default_value = "runs/quickstart")]
     dir: PathBuf,
 }
 
-pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
+pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     let recipe = GeneratedName::parse(DATASET)?;
-    let engine = context.engine()?;
-    context.say(&format!("MuJoCo {} from {}", engine.version(), engine.library().display()));
+    let engine = runtime.mujoco.engine(&mut |line| runtime.say(line))?;
+    runtime.say(&format!("MuJoCo {} from {}", engine.version(), engine.library().display()));
 
-    context.say("1/4 recording a dataset with the built-in policies");
+    runtime.say("1/4 recording a dataset with the built-in policies");
     let options = GenerateOptions { rows: args.rows, seed: args.seed, ..GenerateOptions::default() };
-    let path = data_command::make_shown(context, &recipe, &options)?;
+    let path = runtime.hooks().resolver(|resolver| resolver.generate(DATASET, &options))?;
     let data = data::read(&path, &ReadOptions { name: Some(recipe.name.clone()), ..ReadOptions::default() })?;
     print_audit(&audit(&data, horizon(&data.name)), Origin::Generated);
 
-    context.say("2/4 learning with SUMO's penalty: a dynamics model, then MOPO+SUMO");
-    let Some(sumo) = learn(context, args, &path, "mopo+sumo", &[])? else { return Ok(ExitCode::from(130)) };
-    context.say("3/4 learning without a penalty, to see what it is worth");
+    runtime.say("2/4 learning with SUMO's penalty: a dynamics model, then MOPO+SUMO");
+    let Some(sumo) = learn(runtime, args, &path, "mopo+sumo", &[])? else { return Ok(ExitCode::STOPPED) };
+    runtime.say("3/4 learning without a penalty, to see what it is worth");
     let trusting = ["pessimism={kind=\"ignore\"}".to_string()];
-    let Some(mopo) = learn(context, args, &path, "mopo-without-penalty", &trusting)? else {
-        return Ok(ExitCode::from(130));
+    let Some(mopo) = learn(runtime, args, &path, "mopo-without-penalty", &trusting)? else {
+        return Ok(ExitCode::STOPPED);
     };
 
-    context.say(&format!("4/4 scoring both in the simulator, {} episodes each", args.episodes));
-    let make_env = || make(engine, &recipe.task, Physics::default());
-    let envs = EnvPool::new(&make_env);
+    runtime.say(&format!("4/4 scoring both in the simulator, {} episodes each", args.episodes));
+    let envs = runtime.envs(&recipe.task, Physics::default())?;
     let score = |dir: &Path| -> Result<Evaluation> {
         let policy = TanhGaussian::load(&dir.join("policy.safetensors"))?;
         Ok(evaluate(&envs, &Deterministic(&policy), args.episodes, args.seed)?)
     };
     print_scores(&recipe.task, mean_return(&data), &score(&sumo)?, &score(&mopo)?);
     let page = args.dir.join("report.html");
-    report::write_page(&[sumo.clone(), mopo], &page)?;
+    RunReport::of(&[&sumo, &mopo])?.document().write_html(&page)?;
     out!("policy: {}", sumo.join("policy.safetensors").display());
     out!("report: {}", page.display());
     Ok(ExitCode::SUCCESS)
 }
 
-/// Trains MOPO+SUMO with `overrides` and says where; `None` when it was stopped.
+/// Trains MOPO+SUMO with `overrides` and returns its directory; `None` when it was stopped.
 fn learn(
-    context: &Context,
+    runtime: &Runtime,
     args: &Args,
     data: &Path,
     name: &str,
     overrides: &[String],
 ) -> Result<Option<PathBuf>> {
-    let plan = train::Args {
-        algorithm: Some("mopo+sumo".into()),
-        dataset: Some(data.display().to_string()),
+    let steps = args.steps.map(|steps| format!("train.steps={steps}"));
+    let config = RunConfig {
         seed: Some(args.seed),
-        steps: args.steps,
-        set: overrides.to_vec(),
+        base: Some(read_text(PRESET, "presets/quickstart.toml")?),
+        overrides: overrides.iter().cloned().chain(steps).collect(),
         dir: Some(args.dir.join(name)),
-        ..train::Args::default()
+        ..RunConfig::new("mopo+sumo", data.display().to_string())
     };
-    let outcome = train::train(context, &plan, Some(PRESET))?;
-    Ok(outcome.done.then_some(outcome.dir))
+    let mut hooks = runtime.hooks();
+    let prepared = prepare(&config, &mut hooks)?;
+    announce(runtime, &prepared.data);
+    signals::listen();
+    let trained = prepared.run(&mut hooks)?;
+    drop(hooks);
+    if !trained.finished {
+        return Ok(None);
+    }
+    write_run_page(&trained.dir)?;
+    Ok(Some(trained.dir))
 }
 
 fn print_scores(task: &str, behaviour: Option<f64>, sumo: &Evaluation, mopo: &Evaluation) {
@@ -105,7 +115,7 @@ fn print_scores(task: &str, behaviour: Option<f64>, sumo: &Evaluation, mopo: &Ev
         |name: &str, e: &Evaluation| vec![name.to_string(), mean_with_error(e), normalised(e.mean())];
     let mut rows = vec![learnt("MOPO+SUMO", sumo), learnt("MOPO without a penalty", mopo)];
     if let Some(mean) = behaviour {
-        rows.push(vec!["the policies that made the data".into(), term::number(mean), normalised(mean)]);
+        rows.push(vec!["the policies that made the data".into(), number(mean), normalised(mean)]);
     }
-    out!("{}", term::table(&[task, "mean return ± s.e.", "normalised score"], rows));
+    term::print_table(&Table::new([task, "mean return ± s.e.", "normalised score"], rows));
 }

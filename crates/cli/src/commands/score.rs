@@ -3,26 +3,25 @@
 //! With `--alpha` or `--threshold` it is an out-of-distribution alarm: rows beyond it are marked and the exit code is 3
 //! when there is one. An index saved once with `--index` stands in for the dataset from then on.
 
-use crate::exit::ExitCode;
 use std::io::{BufRead, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use ndarray::{Array1, Array2};
+use ndarray::Array1;
+use offing::data::ReadOptions;
 use offing::uncertainty::{
     ColumnScale, Distance, Neighbors, SearchVector, Sumo, SumoConfig, Threshold, Uncertainty, locate,
 };
-use offing::{Batch, stats};
+use offing::{Batch, Mat, stats};
+use offing_experiments::format::{count, or_dash};
+use offing_experiments::{Runtime, Table};
 use serde_json::json;
 
-use super::data::{load, write_json};
-use crate::context::Context;
+use crate::args::{JsonFile, named};
+use crate::exit::ExitCode;
 use crate::term;
-
-/// Exit code when a row lies beyond the threshold.
-const ALARM: u8 = 3;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -57,55 +56,47 @@ pub(crate) struct Args {
     /// Save the index here (and its card as FILE.json), for later use in place of the dataset.
     #[arg(long, value_name = "FILE")]
     index: Option<PathBuf>,
-    /// Also write every score with its support as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    json: JsonFile,
 }
 
-/// A value by its name in configuration files.
-fn named<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_json::from_value(serde_json::Value::String(text.into())).map_err(|e| e.to_string())
-}
-
-pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
-    let (sumo, episodes) = open(context, args)?;
+pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
+    let (sumo, episodes) = open(runtime, args)?;
     let (obs, act) = sumo.widths();
-    context.say(&format!(
+    runtime.say(&format!(
         "{} rows of {obs} observations and {act} actions, {:.0} MB",
-        term::count(sumo.rows()),
+        count(sumo.rows()),
         sumo.bytes() as f64 / 1e6
     ));
     let constant = sumo.constant_columns();
     if !constant.is_empty() {
-        context.say(&format!("constant in the dataset, so left on their own scale: {}", constant.join(", ")));
+        runtime.say(&format!("constant in the dataset, so left on their own scale: {}", constant.join(", ")));
     }
     if let Some(file) = &args.index {
         sumo.save(file, &episodes)?;
-        context.say(&format!("saved {} and {}.json", file.display(), file.display()));
+        runtime.say(&format!("saved {} and {}.json", file.display(), file.display()));
     }
     let alarm = threshold(&sumo, args)?;
     if args.transitions == "-" {
-        if args.json.is_some() {
+        if args.json.json.is_some() {
             bail!("--json needs a file of transitions; on standard input the scores go to standard output");
         }
-        return stream(context, &sumo, alarm);
+        return stream(runtime, &sumo, alarm);
     }
-    let (rows, _) = load(context, &args.transitions, offing::data::ReadOptions::default())?;
+    let (rows, _) = runtime.read_data(&args.transitions, ReadOptions::default())?;
     let started = Instant::now();
     let (scores, near) = sumo.score_with_support(&rows.rows, args.support)?;
     let seconds = started.elapsed().as_secs_f64();
     let scored =
         Scored { sumo: &sumo, alarm, scores, near, episodes, own: rows.episodes, support: args.support };
     scored.print(&args.transitions, args.top, seconds);
-    if let Some(path) = &args.json {
-        write_json(path, &scored.json(args, seconds))?;
-    }
+    args.json.write(|| scored.json(args, seconds))?;
     let alarms = scored.alarms();
-    Ok(if alarms > 0 { ExitCode::from(ALARM) } else { ExitCode::SUCCESS })
+    Ok(if alarms > 0 { ExitCode::ALARM } else { ExitCode::SUCCESS })
 }
 
 /// The index: loaded when `data` is one, made from the dataset otherwise.
-fn open(context: &Context, args: &Args) -> Result<(Sumo, Vec<Range<usize>>)> {
+fn open(runtime: &Runtime, args: &Args) -> Result<(Sumo, Vec<Range<usize>>)> {
     let threads = rayon::current_num_threads();
     let path = Path::new(&args.data);
     if Sumo::is_saved(path) {
@@ -125,7 +116,7 @@ fn open(context: &Context, args: &Args) -> Result<(Sumo, Vec<Range<usize>>)> {
         columns: if args.standardise { ColumnScale::Standardised } else { ColumnScale::Raw },
         ..SumoConfig::default()
     };
-    let (data, _) = load(context, &args.data, offing::data::ReadOptions::default())?;
+    let (data, _) = runtime.read_data(&args.data, ReadOptions::default())?;
     let sumo = Sumo::new(&config, &data.rows, threads).with_context(|| args.data.clone())?;
     Ok((sumo, data.episodes))
 }
@@ -145,7 +136,7 @@ fn threshold(sumo: &Sumo, args: &Args) -> Result<Option<Threshold>> {
     })
 }
 
-/// Scores with everything that is told about them.
+/// Scores with everything to show about them.
 struct Scored<'a> {
     sumo: &'a Sumo,
     alarm: Option<Threshold>,
@@ -169,76 +160,41 @@ impl Scored<'_> {
 
     fn print(&self, name: &str, top: usize, seconds: f64) {
         let u: Vec<f64> = self.scores.iter().map(|&u| f64::from(u)).collect();
-        out!(
-            "{name}: {} transitions, {:.4} ms each",
-            term::count(u.len()),
-            1e3 * seconds / u.len().max(1) as f64
-        );
-        let baseline = self.sumo.threshold(1.0);
+        out!("{name}: {} transitions, {:.4} ms each", count(u.len()), 1e3 * seconds / u.len().max(1) as f64);
         let number = |x: f64| format!("{x:.4}");
+        let scored = |name: &str, u: f64| vec![name.to_string(), number(u), self.distance(u)];
+        let known =
+            |name: String, t: &Threshold| vec![name, number(t.score.into()), number(t.distance.into())];
         let mut facts = vec![
-            vec![
-                "median u".to_string(),
-                number(stats::quantile(&u, 0.5)),
-                self.distance(stats::quantile(&u, 0.5)),
-            ],
-            vec![
-                "largest u".into(),
-                number(stats::quantile(&u, 1.0)),
-                self.distance(stats::quantile(&u, 1.0)),
-            ],
-            vec![
-                "largest u of the dataset".into(),
-                number(baseline.score.into()),
-                number(baseline.distance.into()),
-            ],
+            scored("median u", stats::quantile(&u, 0.5)),
+            scored("largest u", stats::quantile(&u, 1.0)),
+            known("largest u of the dataset".into(), &self.sumo.threshold(1.0)),
         ];
-        if let Some(t) = &self.alarm {
-            facts.push(vec![
-                format!("threshold (α = {:.3})", t.alpha),
-                number(t.score.into()),
-                number(t.distance.into()),
-            ]);
-        }
-        out!("{}", term::table(&["", "u", "as a distance"], facts));
+        facts.extend(self.alarm.iter().map(|t| known(format!("threshold (α = {:.3})", t.alpha), t)));
+        term::print_table(&Table::new(["", "u", "as a distance"], facts));
         let mut order: Vec<usize> = (0..u.len()).collect();
         order.sort_by(|&a, &b| u[b].total_cmp(&u[a]));
-        let place = |at: Option<(usize, usize)>| at.map_or("-".into(), |(e, s)| format!("{e} / {s}"));
+        let place = |(episode, step): (usize, usize)| format!("{episode} / {step}");
         let rows = order.iter().take(top).map(|&row| {
             let support: Vec<String> = self
                 .support(row)
-                .map(|(id, at, d)| match at {
-                    Some((e, s)) => format!("{e} / {s} at {d:.3}"),
-                    None => format!("row {id} at {d:.3}"),
-                })
+                .map(|(id, at, d)| format!("{} at {d:.3}", at.map_or(format!("row {id}"), place)))
                 .collect();
             let mark = if self.is_alarm(row) { "alarm" } else { "" };
-            vec![
-                row.to_string(),
-                place(locate(&self.own, row)),
-                number(u[row]),
-                mark.into(),
-                support.join(", "),
-            ]
+            let at = or_dash(locate(&self.own, row), place);
+            vec![row.to_string(), at, number(u[row]), mark.into(), support.join(", ")]
         });
-        out!(
-            "{}",
-            term::table(&["row", "episode / step", "u", "", "supported by episode / step at distance"], rows)
-        );
+        let header = ["row", "episode / step", "u", "", "supported by episode / step at distance"];
+        term::print_table(&Table::new(header, rows));
         if let Some(t) = &self.alarm {
             let alarms = self.alarms();
             let share = 100.0 * alarms as f64 / u.len().max(1) as f64;
-            out!(
-                "{} of {} rows beyond u = {:.4} ({share:.1} %)",
-                term::count(alarms),
-                term::count(u.len()),
-                t.score
-            );
+            out!("{} of {} rows beyond u = {:.4} ({share:.1} %)", count(alarms), count(u.len()), t.score);
         }
     }
 
     fn distance(&self, u: f64) -> String {
-        self.sumo.distance_of(u as f32).map_or("-".into(), |d| format!("{d:.4}"))
+        or_dash(self.sumo.distance_of(u as f32), |d| format!("{d:.4}"))
     }
 
     /// Dataset row, its place and its distance, nearest first.
@@ -276,9 +232,9 @@ impl Scored<'_> {
     }
 }
 
-/// One search vector a line in, `u` (and `alarm` or `ok`) a line out, as they come. A line of names at the start is passed
-/// over, and so is one that cannot be read, which is told: a monitor that stops at it would watch no longer.
-fn stream(context: &Context, sumo: &Sumo, alarm: Option<Threshold>) -> Result<ExitCode> {
+/// One search vector a line in, `u` (and `alarm` or `ok`) a line out, as they come. offing skips a line of
+/// names at the start, and reports and skips one it cannot read: a monitor that stops there would watch no longer.
+fn stream(runtime: &Runtime, sumo: &Sumo, alarm: Option<Threshold>) -> Result<ExitCode> {
     let (mut times, mut alarms, mut bad, mut first) = (Vec::new(), 0usize, 0usize, true);
     let mut out = std::io::stdout().lock();
     for (number, line) in std::io::stdin().lock().split(b'\n').enumerate() {
@@ -313,9 +269,9 @@ fn stream(context: &Context, sumo: &Sumo, alarm: Option<Threshold>) -> Result<Ex
     }
     if !times.is_empty() {
         let ms = |q: f64| 1e3 * stats::quantile(&times, q);
-        context.say(&format!(
+        runtime.say(&format!(
             "{} rows, {alarms} alarms, {bad} bad lines; a row took {:.3} ms (median), {:.3} ms (worst 1 %), {:.3} ms (worst)",
-            term::count(times.len()),
+            count(times.len()),
             ms(0.5),
             ms(0.99),
             ms(1.0)
@@ -323,8 +279,8 @@ fn stream(context: &Context, sumo: &Sumo, alarm: Option<Threshold>) -> Result<Ex
     }
     Ok(match (alarms, bad) {
         (0, 0) => ExitCode::SUCCESS,
-        (0, _) => ExitCode::from(2),
-        _ => ExitCode::from(ALARM),
+        (0, _) => ExitCode::ERROR,
+        _ => ExitCode::ALARM,
     })
 }
 
@@ -349,20 +305,16 @@ fn parse(line: &str, sumo: &Sumo) -> Result<Batch> {
         let name = serde_json::to_value(vector)?;
         bail!("wanted {wanted} numbers ({} of {s} observations and {a} actions), found {}", name, x.len());
     }
-    let has = |v: &[SearchVector]| v.contains(&vector);
-    let mut at = 0;
-    let mut take = |n: usize, there: bool| -> Vec<f32> {
-        let from = at;
-        at += if there { n } else { 0 };
-        if there { x[from..at].to_vec() } else { vec![0.0; n] }
+    let mut rest = x.into_iter();
+    // What the vector lacks is not compared: zeros stand in for it.
+    let mut take = |n: usize, there: bool| -> Mat {
+        Mat::from_shape_fn((1, n), |_| if there { rest.next().unwrap_or(0.0) } else { 0.0 })
     };
-    let obs = take(s, true);
-    let act = take(a, !has(&[SearchVector::ObsNext]));
-    let rew = take(1, has(&[SearchVector::ObsActRewNext]));
-    let next = take(s, !has(&[SearchVector::ObsAct]));
-    let row = |x: Vec<f32>| {
-        let width = x.len();
-        Array2::from_shape_vec((1, width), x).expect("one row of its own width")
-    };
-    Ok(Batch { obs: row(obs), act: row(act), rew: rew.into(), next_obs: row(next), done: vec![false].into() })
+    Ok(Batch {
+        obs: take(s, true),
+        act: take(a, vector != SearchVector::ObsNext),
+        rew: take(1, vector == SearchVector::ObsActRewNext).column(0).to_owned(),
+        next_obs: take(s, vector != SearchVector::ObsAct),
+        done: vec![false].into(),
+    })
 }

@@ -7,18 +7,22 @@ use offing::config::read_table;
 use offing::data::Dataset;
 use offing::env::Physics;
 use offing::train::{DataSource, RunConfig, Trained, mean_return, prepare, reference_of, resume};
+use offing_experiments::configure::plans;
+use offing_experiments::estimate::estimate;
+use offing_experiments::format::{count, duration, number, or_dash};
+use offing_experiments::report::write_run_page;
+use offing_experiments::{Runtime, Table};
 
-use crate::context::Context;
-use crate::estimate::estimate;
+use crate::args::positive;
 use crate::exit::ExitCode;
-use crate::{session, term};
+use crate::{progress, signals, term};
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
     /// The algorithm: mopo, amorel, morel, morel-sac, mobile (each with any estimator: mopo+sumo), combo, rambo or bc.
     #[arg(required_unless_present_any = ["resume", "config"])]
     pub(crate) algorithm: Option<String>,
-    /// A path, a D4RL or Minari id, or the name of a made set.
+    /// A path, a D4RL or Minari id, or the name of a generated dataset.
     #[arg(required_unless_present_any = ["resume", "config"])]
     pub(crate) dataset: Option<String>,
     /// Seed of everything random; the same seed gives the same bytes [default: the --config's, or 0].
@@ -40,8 +44,8 @@ pub(crate) struct Args {
     /// Gradient steps.
     #[arg(long)]
     pub(crate) steps: Option<u64>,
-    /// Learn from about so many rows: whole episodes, drawn at random.
-    #[arg(long, value_parser = super::bench::positive)]
+    /// Learn from about this many rows: whole episodes, drawn at random.
+    #[arg(long, value_parser = positive)]
     pub(crate) rows: Option<usize>,
     /// Which physics to evaluate in [default: the --config's, or d4rl-v2].
     #[arg(long)]
@@ -49,18 +53,18 @@ pub(crate) struct Args {
     /// The run directory [default: runs/<ALGORITHM>/<DATASET>/s<SEED>-<hash of the configuration>].
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Go on with the run in this directory.
+    /// Resume the run in this directory.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["algorithm", "dataset", "config", "set", "steps", "rows", "preset", "profile", "dir", "seed", "physics"])]
     pub(crate) resume: Option<PathBuf>,
     /// One JSON object on stdout for every evaluation, and no progress bar.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Only tell the resolved settings and what the run would cost.
+    /// Only show the resolved settings and what the run would cost.
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
 
-/// Shorter trainings start without an estimate: measuring would take longer than it tells.
+/// Shorter trainings start without an estimate: measuring would take longer than training.
 const LONG: u64 = 2000;
 
 impl Args {
@@ -84,35 +88,35 @@ impl Args {
     }
 }
 
-pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
-    let mut hooks = session::hooks(context, args.json);
+pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
+    let mut hooks = runtime.hooks_with(progress::view(runtime.quiet, args.json));
     let prepared = match &args.resume {
         Some(dir) => resume(dir, &mut hooks)?,
         None => prepare(&args.run_config()?, &mut hooks)?,
     };
-    announce(context, &prepared.data);
+    announce(runtime, &prepared.data);
     if args.dry_run {
         out!("{}", prepared.manifest.to_toml()?.trim_end());
-        out!("{}", estimate(context, &prepared)?.unwrap_or("the run is finished".into()));
+        out!("{}", estimate(runtime, &prepared)?.unwrap_or("the run is finished".into()));
         return Ok(ExitCode::SUCCESS);
     }
-    // A step of an algorithm without rollouts of its own (MOReL) may be a whole iteration of planning.
-    let long = prepared.steps_left() >= LONG || prepared.train_config().steps < LONG;
-    if !context.quiet && !args.json && long {
-        match estimate(context, &prepared) {
-            Ok(words) => words.iter().for_each(|words| context.say(words)),
+    let long = prepared.steps_left() >= LONG || plans(prepared.configured.algorithm.as_ref());
+    if !runtime.quiet && !args.json && long {
+        match estimate(runtime, &prepared) {
+            Ok(words) => words.iter().for_each(|words| runtime.say(words)),
             // Settings were validated before: what fails here is the probe, which is smaller, and no reason not to start.
-            Err(error) => context.say(&format!("no estimate of the cost: {error:#}")),
+            Err(error) => runtime.say(&format!("no estimate of the cost: {error:#}")),
         }
     }
     let physics = prepared.physics()?;
+    signals::listen();
     let trained = prepared.run(&mut hooks)?;
     drop(hooks);
     if !trained.finished {
-        context.say(&format!("stopped; resume with: offing train --resume {}", trained.dir.display()));
-        return Ok(ExitCode::from(130));
+        runtime.say(&format!("stopped; resume with: offing train --resume {}", trained.dir.display()));
+        return Ok(ExitCode::STOPPED);
     }
-    super::report::write_own(&trained.dir)?;
+    write_run_page(&trained.dir)?;
     if !args.json {
         print(&trained, physics);
     }
@@ -120,35 +124,30 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
 }
 
 /// Says what will be learnt from.
-pub(crate) fn announce(context: &Context, data: &Dataset) {
-    context.say(&format!("learning from {} transitions of {}", term::count(data.rows.len()), data.name));
+pub(crate) fn announce(runtime: &Runtime, data: &Dataset) {
+    runtime.say(&format!("learning from {} transitions of {}", count(data.rows.len()), data.name));
     // No policy of ours can repeat such actions; an audit says more.
     let beyond = |act: &ndarray::ArrayView1<'_, f32>| act.iter().any(|a| a.abs() > 1.0 + 1e-6);
     let rows = data.rows.act.rows().into_iter().filter(beyond).count();
     if rows > 0 {
-        context.say(&format!(
+        runtime.say(&format!(
             "{} rows have actions outside [-1, 1], where the policy cannot act: rescale them, see `offing data audit`",
-            term::count(rows)
+            count(rows)
         ));
     }
 }
 
 fn print(trained: &Trained, physics: Physics) {
     let reference = reference_of(&trained.data, physics);
-    let score = |x: Option<f64>| match (x, reference) {
-        (Some(x), Some(r)) => format!("{:.1}", r.normalise(x)),
-        _ => "-".into(),
-    };
-    let value = |x: Option<f64>| x.map_or("-".into(), term::number);
+    let score = |x: Option<f64>| or_dash(x.zip(reference), |(x, r)| format!("{:.1}", r.normalise(x)));
     let (last, best) = (trained.scores.last, trained.scores.best);
     let behaviour = mean_return(&trained.data);
     let rows = [("last policy", last), ("best on the way", best), ("dataset's mean return", behaviour)]
-        .map(|(name, x)| vec![name.to_string(), value(x), score(x)]);
-    out!("{}", term::table(&[&trained.data.name, "return", "normalised score"], rows));
+        .map(|(name, x)| vec![name.to_string(), or_dash(x, number), score(x)]);
+    term::print_table(&Table::new([&trained.data.name, "return", "normalised score"], rows));
     let mut phases = trained.timer.phases();
     phases.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let parts: Vec<String> =
-        phases.iter().map(|(name, s)| format!("{name} {}", term::duration(*s))).collect();
-    out!("{} in all: {}", term::duration(trained.timer.elapsed()), parts.join(", "));
+    let parts: Vec<String> = phases.iter().map(|(name, s)| format!("{name} {}", duration(*s))).collect();
+    out!("{} in all: {}", duration(trained.timer.elapsed()), parts.join(", "));
     out!("{}", trained.dir.display());
 }

@@ -52,8 +52,7 @@ impl Dataset {
     pub fn from_columns(name: &str, columns: LogColumns) -> Result<Self> {
         let LogColumns { obs, act, rew, next_obs, done, timeout } = columns;
         let names = ColumnNames::of_arrays("observations", "actions", "rewards", "next_observations");
-        let columns =
-            FileColumns { obs, act, rew, next_obs, done, timeout, names, ..FileColumns::default() };
+        let columns = FileColumns { obs, act, rew, next_obs, done, timeout, names, ..FileColumns::default() };
         let options = ReadOptions { name: Some(name.into()), ..ReadOptions::default() };
         assemble(columns, Path::new(name), Format::NPZ, &options)
     }

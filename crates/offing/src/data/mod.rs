@@ -20,7 +20,7 @@ mod transitions;
 mod unknown_columns;
 
 pub use dataset::{Dataset, Ends, ReadReport, SimColumns};
-pub use from_columns::LogColumns;
 pub use formats::{Format, read, read_npy, write, write_npy};
+pub use from_columns::LogColumns;
 pub use options::{ColumnMap, ReadOptions, TerminalNext};
 pub use reset_detection::StepScale;

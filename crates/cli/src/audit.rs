@@ -1,0 +1,65 @@
+//! The audit as text.
+
+use offing::data::audit::{Audit, Severity, Statistics};
+use offing::data::catalogue::Origin;
+use offing_experiments::Table;
+use offing_experiments::format::{count, number};
+
+use crate::term::{print_table, print_text_table};
+
+/// Prints an audit for a reader: what the file holds, how it was read, what was found.
+pub(crate) fn print_audit(audit: &Audit, origin: Origin) {
+    out!("{} ({origin})", audit.name);
+    out!(
+        "{} transition{}, observations {} wide, actions {} wide, {} terminals, {} timeouts",
+        count(audit.rows),
+        if audit.rows == 1 { "" } else { "s" },
+        audit.obs_dim,
+        audit.act_dim,
+        count(audit.terminals),
+        count(audit.timeouts)
+    );
+    out!("next states: {}", audit.reading.next_obs);
+    for (why, rows) in &audit.reading.dropped {
+        out!("left out:    {} rows, {why}", count(*rows));
+    }
+    for note in &audit.reading.notes {
+        out!("note:        {note}");
+    }
+    let columns = [
+        ("reward", Some(audit.reward)),
+        ("episode return", audit.episode_return),
+        ("episode length", audit.episode_length),
+    ];
+    let rows = columns.iter().filter_map(|(name, s)| s.map(|s| statistics_row(name, &s)));
+    print_table(&Table::new(["", "count", "mean", "std", "min", "p25", "median", "p75", "max"], rows));
+    if let Some(score) = audit.behaviour_score {
+        out!("normalised score of the behaviour policy: {score:.1} (D4RL: 0 = random, 100 = expert)");
+    }
+    let (clean, found): (Vec<_>, Vec<_>) = audit.findings.iter().partition(|f| f.severity == Severity::Ok);
+    let rows = found.iter().map(|f| {
+        let mark = if f.severity == Severity::Poison { "POISON" } else { "note" };
+        let first = f.first_row.map_or("-".into(), count);
+        vec![mark.to_string(), f.check.to_string(), count(f.count), first, f.detail.clone()]
+    });
+    if !found.is_empty() {
+        print_text_table(&Table::new(["", "check", "rows", "first", "what it means"], rows));
+    }
+    let clean: Vec<&str> = clean.iter().map(|f| f.check).collect();
+    out!("nothing found: {}", clean.join(", "));
+    // A column that may be misspelt is nothing wrong with the rows, but nothing to call clean either.
+    let misspelt = audit.reading.notes.iter().any(|note| note.contains("did you mean"));
+    match audit.verdict() {
+        Severity::Poison => {
+            out!("verdict: POISON. A dynamics model or a neighbour index would learn these rows as facts.")
+        }
+        Severity::Ok if misspelt => out!("verdict: usable, with the notes above."),
+        Severity::Note => out!("verdict: usable, with the notes above."),
+        Severity::Ok => out!("verdict: clean."),
+    }
+}
+
+fn statistics_row(name: &str, s: &Statistics) -> Vec<String> {
+    let values = [s.mean, s.std, s.min, s.p25, s.median, s.p75, s.max].map(number);
+    [name.to_string(), count(s.count)].into_iter().chain(values).collect()
+}

@@ -1,0 +1,110 @@
+//! A calibration table for readers.
+
+use offing::calibration::StudyConfig;
+
+use super::super::cells::{Cell, CellState};
+use super::table::{CalibrationTable, METRICS};
+use crate::Element;
+use crate::format::{count, counted};
+use crate::plot::{Axis, Plot, Series};
+
+/// One table a dataset and the means; then, for pages alone, figures and the rows behind the numbers.
+pub(super) fn elements(
+    table: &CalibrationTable,
+    cells: &[(Cell, CellState)],
+    settings: String,
+) -> (Vec<Element>, Vec<Element>) {
+    let mut details: Vec<Element> = METRICS.iter().filter_map(|(m, sign)| figure(table, m, sign)).collect();
+    let note = |(cell, state): &(Cell, CellState)| {
+        Some(Element::text(format!("{}: {}", cell.dataset, state.result()?.note)))
+    };
+    let notes: Vec<Element> = cells.iter().filter_map(note).collect();
+    if !notes.is_empty() {
+        details.push(Element::heading("Rows behind the numbers"));
+        details.extend(notes);
+    }
+    details.push(Element::heading("Settings"));
+    details.push(Element::Lines("toml", settings));
+    (tables(table, cells), details)
+}
+
+fn tables(table: &CalibrationTable, cells: &[(Cell, CellState)]) -> Vec<Element> {
+    let mut elements = Vec::new();
+    let finished = table.finished().len();
+    if finished > 1 {
+        for (metric, sign) in METRICS {
+            elements.push(Element::heading(format!("{sign} on every dataset, ours")));
+            elements.push(Element::Table(table.overview(metric)));
+        }
+    }
+    for dataset in &table.datasets {
+        let done = |(cell, state): &&(Cell, CellState)| cell.dataset == *dataset && state.result().is_some();
+        let seeds = cells.iter().filter(done).count();
+        elements.push(Element::heading(format!("{dataset}: {}", counted(seeds, "seed"))));
+        elements.push(Element::Table(table.of_dataset(dataset)));
+    }
+    if finished > 1 {
+        elements.push(Element::heading(format!("Mean of {finished} datasets")));
+        elements.push(Element::Table(table.means()));
+        let words = "Best: on how many datasets a column has the highest ρ, or the highest ρ or r (the paper's way to count), of \
+                     the paper's columns; equals are all counted.";
+        elements.push(Element::text(words));
+        if let Some(sumo) = table.sumo() {
+            elements.push(Element::heading(format!("{} against each, by ρ", sumo.name)));
+            let header = ["", "datasets", "rank sums + : −", "Wilcoxon p"];
+            elements.push(Element::table(&header, table.against_sumo()));
+            elements.push(Element::text("Two-sided signed-rank test of the datasets' means over seeds."));
+        }
+    }
+    if table.columns.iter().any(|c| c.beyond) {
+        let words = "* not in the paper's table; `step` is the rollout step itself, the baseline.";
+        elements.push(Element::text(words));
+    }
+    elements
+}
+
+/// Ours over the paper's: points on the line are reproduced.
+fn figure(table: &CalibrationTable, metric: &str, sign: &str) -> Option<Element> {
+    if !table.has_published() {
+        return None;
+    }
+    let points = |column: &str| -> Vec<(f64, f64)> {
+        let of = |d: &String| {
+            let e = table.entry(d, column, metric);
+            Some((e.paper?, e.ours?.mean))
+        };
+        table.datasets.iter().filter_map(of).collect()
+    };
+    let mut series = vec![Series::dashed("equal", vec![(0.0, 0.0), (1.0, 1.0)])];
+    for head in table.columns.iter().filter(|c| !c.beyond) {
+        series.push(Series::scatter(&head.name, points(&head.name)));
+    }
+    let (x, y) = (Axis::linear(&format!("{sign}, paper")), Axis::linear(&format!("{sign}, ours")));
+    let plot = Plot::new(format!("{sign}, ours over the paper's"), x, y, series);
+    let caption = "One point for each dataset; on the dashed line both are the same.";
+    Some(Element::figure(plot, caption))
+}
+
+/// What a reader must know about the study behind the numbers.
+pub(super) fn caveats(study: &StudyConfig, rows: Option<usize>, profile: &str) -> Vec<String> {
+    let StudyConfig { model, train, .. } = study;
+    let rows = rows.map_or("all rows".into(), |n| format!("about {} rows", count(n)));
+    let epochs =
+        model.ensemble.max_epochs.map_or("as many epochs as help".into(), |n| format!("at most {n} epochs"));
+    let seed = match model.seed {
+        Some(seed) => format!("all seeds share the model of seed {seed}"),
+        None => "every seed trains its own model".into(),
+    };
+    let size = format!(
+        "Profile {profile}: {rows} of each dataset, a model trained for {epochs} ({seed}), a policy trained in it for {} \
+         steps.",
+        count(train.steps as usize)
+    );
+    let quick = "It shows how estimators compare, not the paper's own conditions.";
+    vec![
+        if profile == "quick" { format!("{size} {quick}") } else { size },
+        "Numbers are the mean over seeds ± the standard deviation, on all imagined steps, next states as sampled and not \
+         clipped; intervals of single seeds are in the .cells.csv."
+            .into(),
+    ]
+}

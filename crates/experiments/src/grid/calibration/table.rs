@@ -1,0 +1,248 @@
+//! Cells as a table: ours over seeds, the paper's beside it, the difference.
+
+use offing::stats::runs::signed_rank;
+use offing::uncertainty::{SumoConfig, UncertaintyConfig};
+
+use super::super::cells::{Cell, CellState};
+use super::super::experiment::{EstimatorColumn, starred};
+use super::super::published::Published;
+use crate::format::{or_dash, p_value, signed};
+use crate::mean_std::MeanStd;
+use crate::table::{Table, csv_number, row};
+
+/// The column every study has beside the estimators: the rollout step itself, which costs nothing to know.
+pub(in super::super) const BASELINE: &str = "step";
+
+/// What is compared, with the sign tables show.
+pub(super) const METRICS: [(&str, &str); 2] = [("spearman", "ρ"), ("pearson", "r")];
+
+/// A finished table.
+#[derive(Clone, Debug)]
+pub(super) struct CalibrationTable {
+    pub(super) datasets: Vec<String>,
+    pub(super) columns: Vec<CalibrationColumn>,
+    entries: Vec<ComparedValue>,
+}
+
+/// A column's name, and whether the paper has it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct CalibrationColumn {
+    pub(super) name: String,
+    pub(super) beyond: bool,
+    /// SUMO with its default settings, the paper's choice.
+    pub(super) sumo: bool,
+}
+
+/// One number of ours and the paper's.
+#[derive(Clone, Debug)]
+pub(super) struct ComparedValue {
+    pub(super) dataset: String,
+    pub(super) column: String,
+    pub(super) metric: &'static str,
+    /// Over the seeds that finished; `None` when none did.
+    pub(super) ours: Option<MeanStd>,
+    pub(super) paper: Option<f64>,
+}
+
+impl ComparedValue {
+    fn our_mean(&self) -> Option<f64> {
+        self.ours.map(|m| m.mean)
+    }
+
+    fn published(&self) -> Option<f64> {
+        self.paper
+    }
+
+    pub(super) fn difference(&self) -> Option<f64> {
+        Some(self.ours?.mean - self.paper?)
+    }
+}
+
+impl CalibrationTable {
+    pub(super) fn of(
+        columns: &[EstimatorColumn],
+        published: &Published,
+        datasets: &[String],
+        cells: &[(Cell, CellState)],
+    ) -> Self {
+        let sumo = UncertaintyConfig::Sumo(SumoConfig::default());
+        let mut columns: Vec<CalibrationColumn> = (columns.iter())
+            .map(|c| CalibrationColumn { name: c.name.clone(), beyond: c.beyond, sumo: c.estimator == sumo })
+            .collect();
+        columns.push(CalibrationColumn { name: BASELINE.into(), beyond: true, sumo: false });
+        let mut entries = Vec::new();
+        for dataset in datasets {
+            for head in &columns {
+                for (metric, _) in METRICS {
+                    let found: Vec<f64> = (cells.iter().filter(|(cell, _)| cell.dataset == *dataset))
+                        .filter_map(|(_, state)| state.result()?.get(&head.name, metric))
+                        .collect();
+                    entries.push(ComparedValue {
+                        dataset: dataset.clone(),
+                        column: head.name.clone(),
+                        metric,
+                        ours: MeanStd::of_some(&found),
+                        paper: published.get(dataset, &head.name, metric),
+                    });
+                }
+            }
+        }
+        Self { datasets: datasets.to_vec(), columns, entries }
+    }
+
+    pub(super) fn entry(&self, dataset: &str, column: &str, metric: &str) -> &ComparedValue {
+        let is = |e: &&ComparedValue| e.dataset == dataset && e.column == column && e.metric == metric;
+        self.entries.iter().find(is).expect("there is an entry for every dataset, column and metric")
+    }
+
+    /// The column with SUMO as the paper uses it.
+    pub(super) fn sumo(&self) -> Option<&CalibrationColumn> {
+        self.columns.iter().find(|c| c.sumo)
+    }
+
+    /// Whether the paper has any of these numbers.
+    pub(super) fn has_published(&self) -> bool {
+        self.entries.iter().any(|e| e.paper.is_some())
+    }
+
+    fn header() -> Vec<String> {
+        row("", METRICS.iter().flat_map(|(_, sign)| [*sign, "paper", "difference"].map(String::from)))
+    }
+
+    /// The paper's table turned: one row for each of its columns, on one dataset.
+    pub(super) fn of_dataset(&self, dataset: &str) -> Table {
+        let cells = |head: &CalibrationColumn| {
+            let of = |(metric, _): &(&str, &str)| {
+                let e = self.entry(dataset, &head.name, metric);
+                let difference = e.difference().filter(|d| d.is_finite());
+                [
+                    or_dash(e.ours, |m| m.text()),
+                    or_dash(e.paper, |p| format!("{p:.2}")),
+                    or_dash(difference, |d| signed(d, 2)),
+                ]
+            };
+            row(head.label(), METRICS.iter().flat_map(of))
+        };
+        Table::new(Self::header(), self.columns.iter().map(cells))
+    }
+
+    /// Means over the datasets that finished, and on how many of them each column is best among the paper's columns.
+    /// The paper's mean is given where it has all of these datasets.
+    pub(super) fn means(&self) -> Table {
+        let finished = self.finished();
+        let mean =
+            |values: Option<Vec<f64>>| MeanStd::of_some(&values?).map(|m| m.mean).filter(|m| m.is_finite());
+        let cells = |head: &CalibrationColumn| {
+            let mut cells = vec![head.label()];
+            for (metric, _) in METRICS {
+                let of = |pick: fn(&ComparedValue) -> Option<f64>| {
+                    mean(finished.iter().map(|d| pick(self.entry(d, &head.name, metric))).collect())
+                };
+                let (ours, paper) = (of(ComparedValue::our_mean), of(ComparedValue::published));
+                cells.extend([ours, paper].map(|x| or_dash(x, |x| format!("{x:.2}"))));
+                cells.push(or_dash(ours.zip(paper), |(o, p)| signed(o - p, 2)));
+            }
+            for metrics in [&METRICS[..1], &METRICS[..]] {
+                for pick in [ComparedValue::our_mean, ComparedValue::published] {
+                    cells.push(self.wins(head, &finished, metrics, pick));
+                }
+            }
+            cells
+        };
+        let mut header = Self::header();
+        header.extend(
+            ["best ρ, ours", "best ρ, paper", "best ρ or r, ours", "best ρ or r, paper"].map(String::from),
+        );
+        Table::new(header, self.columns.iter().filter(|_| !finished.is_empty()).map(cells))
+    }
+
+    pub(super) fn finished(&self) -> Vec<&String> {
+        let any = |d: &&String| self.entries.iter().any(|e| e.dataset == **d && e.ours.is_some());
+        self.datasets.iter().filter(any).collect()
+    }
+
+    /// On how many datasets a column is the best of the paper's by one of the metrics, of those on which all of them have a
+    /// number; equals are all best. Nothing for columns that the paper does not have.
+    fn wins(
+        &self,
+        head: &CalibrationColumn,
+        datasets: &[&String],
+        metrics: &[(&str, &str)],
+        pick: fn(&ComparedValue) -> Option<f64>,
+    ) -> String {
+        let complete = |d: &&&String| metrics.iter().any(|(metric, _)| self.best(d, metric, pick).is_some());
+        let complete: Vec<&&String> = datasets.iter().filter(complete).collect();
+        if head.beyond || complete.is_empty() {
+            return "-".into();
+        }
+        let leads = |dataset: &str, metric: &str| {
+            let own = pick(self.entry(dataset, &head.name, metric));
+            own.zip(self.best(dataset, metric, pick)).is_some_and(|(own, best)| own >= best - 1e-9)
+        };
+        let won = complete.iter().filter(|d| metrics.iter().any(|(metric, _)| leads(d, metric))).count();
+        format!("{won} of {}", complete.len())
+    }
+
+    /// The highest number of the paper's columns on a dataset; `None` when one of them has none.
+    fn best(&self, dataset: &str, metric: &str, pick: fn(&ComparedValue) -> Option<f64>) -> Option<f64> {
+        let own = self.columns.iter().filter(|c| !c.beyond);
+        let values: Option<Vec<f64>> =
+            own.map(|c| pick(self.entry(dataset, &c.name, metric)).filter(|v| v.is_finite())).collect();
+        values?.into_iter().max_by(f64::total_cmp)
+    }
+
+    /// Ours as the paper prints it: datasets down, columns across.
+    pub(super) fn overview(&self, metric: &str) -> Table {
+        let text = |m: MeanStd| if m.mean.is_finite() { format!("{:.2}", m.mean) } else { "-".into() };
+        let cells = |dataset: &&String| {
+            row(
+                *dataset,
+                self.columns.iter().map(|c| or_dash(self.entry(dataset, &c.name, metric).ours, text)),
+            )
+        };
+        let header = row("", self.columns.iter().map(CalibrationColumn::label));
+        Table::new(header, self.finished().iter().map(cells))
+    }
+
+    /// Wilcoxon's test over the finished datasets of SUMO as the paper uses it against each of the other columns: name,
+    /// datasets, rank sums for and against SUMO, p. Datasets on which one has no number are left out.
+    pub(super) fn against_sumo(&self) -> Vec<Vec<String>> {
+        let Some(sumo) = self.sumo() else { return Vec::new() };
+        let cells = |head: &CalibrationColumn| {
+            let pair = |d: &&String| {
+                let of = |name: &str| self.entry(d, name, METRICS[0].0).our_mean().filter(|v| v.is_finite());
+                of(&sumo.name).zip(of(&head.name))
+            };
+            let (own, theirs): (Vec<f64>, Vec<f64>) = self.finished().iter().filter_map(pair).unzip();
+            let found = signed_rank(&own, &theirs);
+            let sums = format!("{} : {}", found.positive, found.negative);
+            vec![head.label(), own.len().to_string(), sums, p_value(found.p)]
+        };
+        self.columns.iter().filter(|c| *c != sumo).map(cells).collect()
+    }
+
+    /// The table, one number a line.
+    pub(super) fn csv(&self) -> String {
+        let header = "dataset,column,in_paper,metric,seeds,ours,ours_std,paper,difference";
+        let line = |e: &ComparedValue| {
+            let seeds = e.ours.map_or(0, |m| m.seeds).to_string();
+            let std = e.ours.filter(|m| m.seeds > 1).map(|m| m.std);
+            let in_paper = e.paper.is_some().to_string();
+            let start = [e.dataset.clone(), e.column.clone(), in_paper, e.metric.into(), seeds];
+            let numbers = [e.our_mean(), std, e.paper, e.difference()].map(csv_number);
+            [&start[..], &numbers].concat()
+        };
+        Table::new(header.split(','), self.entries.iter().map(line)).csv()
+    }
+}
+
+impl CalibrationColumn {
+    /// Its name in tables.
+    pub(super) fn label(&self) -> String {
+        starred(&self.name, self.beyond)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,30 @@
+//! Experiments with offing: grids of trainings, calibration studies, rankings, benches, and the reports they give.
+//!
+//! Nothing here knows a terminal or reads environment variables. Whoever calls makes a [`runtime::Runtime`], which says where
+//! things are, who listens and when to stop, and shows the tables and documents that come back.
+//!
+//! Modules are listed in reading order, which is also import order: a module uses only modules above it.
+
+pub mod format;
+pub mod files;
+pub mod table;
+mod svg;
+pub mod plot;
+mod contour_plot;
+mod mean_std;
+pub mod document;
+pub mod provenance;
+pub mod runtime;
+pub mod run_record;
+pub mod configure;
+pub mod report;
+pub mod dynamics;
+pub mod calibrate;
+pub mod rank;
+pub mod estimate;
+pub mod bench;
+pub mod grid;
+
+pub use document::{Document, Element};
+pub use runtime::Runtime;
+pub use table::Table;

@@ -1,0 +1,375 @@
+//! Which of several runs' policies is best, without the simulator: fitted Q evaluation, and the return in a learnt model with
+//! SUMO's penalty.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, bail};
+use ndarray::Axis;
+use offing::algorithms::{ModelConfig, Registry, Session, Status};
+use offing::data::Dataset;
+use offing::env::Simulators;
+use offing::eval::evaluate;
+use offing::pessimism::{Normaliser, Pessimism};
+use offing::rank::{
+    FittedQ, FittedQConfig, ModelReturn, ModelReturnConfig, first_states, fitted_q, model_return,
+    without_noise,
+};
+use offing::rollout::ModelRollout;
+use offing::run::{CONFIG, METRICS, RunDir, read_metrics};
+use offing::sac::{Actor, Deterministic};
+use offing::stats::spearman;
+use offing::train::{RunManifest, resume};
+use offing::uncertainty::{BuildContext, Uncertainty, UncertaintyConfig};
+use offing::{Error, Rng};
+use serde_json::{Map, Value, json};
+
+use crate::format::{count, number, or_dash};
+use crate::run_record::{LAST_POLICY, POLICIES, find_runs, load_actor};
+use crate::{Runtime, Table};
+
+/// What to rank, and how.
+#[derive(Clone, Debug)]
+pub struct RankConfig {
+    /// Run directories, or directories with runs somewhere inside.
+    pub runs: Vec<PathBuf>,
+    /// Episodes in the simulator for each policy, to check the rankings against.
+    pub online: usize,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Gradient steps of fitted Q evaluation for each policy.
+    pub steps: u64,
+    /// Steps for which a policy is followed in the model.
+    pub length: usize,
+    /// Discount of both estimates.
+    pub gamma: f64,
+}
+
+/// Policies with what was found out about them.
+pub struct Ranking {
+    config: RankConfig,
+    policies: Vec<RankedPolicy>,
+}
+
+/// One policy.
+struct RankedPolicy {
+    run: PathBuf,
+    algorithm: String,
+    seed: u64,
+    /// `last policy` or `best on the way`.
+    which: &'static str,
+    policy: Actor,
+    /// Episodes in the simulator that chose it among others of its run.
+    chosen_by: usize,
+    fitted: Option<FittedQ>,
+    model: Option<ModelReturn>,
+    online: Option<f64>,
+}
+
+/// An estimate of a policy's value: its name, the estimate, a number beside it and that number's name.
+struct ValueEstimate {
+    name: &'static str,
+    value: fn(&RankedPolicy) -> Option<f64>,
+    aside_name: &'static str,
+    aside: fn(&RankedPolicy) -> Option<f64>,
+}
+
+const ESTIMATES: [ValueEstimate; 2] = [
+    ValueEstimate {
+        name: "fitted Q",
+        value: |p| p.fitted.map(|f| f.value),
+        aside_name: "error of Q",
+        aside: |p| p.fitted.map(|f| f.error),
+    },
+    ValueEstimate {
+        name: "penalised model return",
+        value: |p| p.model.map(|m| m.value),
+        aside_name: "without penalty",
+        aside: |p| p.model.map(|m| m.unpenalised),
+    },
+];
+
+/// A run and its configuration.
+type NamedRun = (PathBuf, RunManifest);
+
+/// Ranks the policies of runs that were trained on the same transitions; `None` when asked to stop on the way.
+///
+/// # Errors
+/// No runs, runs of different data, or runs without a policy.
+pub fn rank(runtime: &Runtime, config: &RankConfig) -> Result<Option<Ranking>> {
+    if !(0.0..1.0).contains(&config.gamma) {
+        bail!("--gamma: wanted a number from 0 to below 1, found {}", config.gamma);
+    }
+    let mut runs: Vec<NamedRun> = Vec::new();
+    for path in &config.runs {
+        for dir in find_runs(path, &[CONFIG])? {
+            let manifest = RunManifest::read(&dir)?;
+            runs.push((dir, manifest));
+        }
+    }
+    let (first, manifest) = runs.first().ok_or_else(|| {
+        anyhow!("no run with a {CONFIG} was found; give directories made by `offing train`")
+    })?;
+    if let Some((other, _)) = runs.iter().find(|(_, m)| m.data != manifest.data) {
+        bail!(
+            "{} and {}: were trained on different transitions, so their policies cannot be ranked by them; rank runs of \
+             one dataset",
+            first.display(),
+            other.display()
+        );
+    }
+    let reopened = resume(first, &mut runtime.hooks())?;
+    let mut policies = Vec::new();
+    for run in &runs {
+        policies.extend(policies_of(runtime, run, &reopened.data)?);
+    }
+    if policies.is_empty() {
+        bail!("none of the runs has a policy yet; wait until one is finished");
+    }
+    let temporary = tempfile::tempdir()?;
+    let mut nowhere = RunDir::open_or_create(temporary.path(), "")?;
+    let (physics, seed) = (reopened.physics()?, config.seed);
+    (runtime.before_training)();
+    let ranked = runtime.hooks().in_session(&reopened.data, physics, seed, &mut nowhere, |session| {
+        estimate(config, session, &runs, &mut policies)
+    });
+    match ranked {
+        Err(Error::Stopped) => Ok(None),
+        ranked => ranked.map(|()| Some(Ranking { config: config.clone(), policies })).map_err(Into::into),
+    }
+}
+
+/// The policies of one run.
+fn policies_of(runtime: &Runtime, (dir, manifest): &NamedRun, data: &Dataset) -> Result<Vec<RankedPolicy>> {
+    let mut found = Vec::new();
+    let records = read_metrics(&dir.join(METRICS))?;
+    let evaluations = records.iter().filter(|r| r.get("return").is_some_and(|v| v.is_number())).count();
+    let train = manifest.configure(&Registry::default())?;
+    let episodes = evaluations * train.algorithm.blocks().train.episodes;
+    for (which, file) in POLICIES {
+        let path = dir.join(file);
+        if !path.exists() {
+            // Without a simulator no policy is ever picked on the way.
+            let never = which != LAST_POLICY && runtime.mujoco.task_of(&data.name).is_none();
+            let yet = if never { "" } else { " yet" };
+            runtime.say(&format!("{}: has no {which}{yet}; the others are ranked", dir.display()));
+            continue;
+        }
+        let policy = load_actor(&path)?;
+        let (widths, wanted) =
+            ((policy.obs_dim(), policy.act_dim()), (data.rows.obs_dim(), data.rows.act_dim()));
+        if widths != wanted {
+            bail!(
+                "{}: wanted a policy of widths {wanted:?}, found {widths:?}; check the run",
+                path.display()
+            );
+        }
+        found.push(RankedPolicy {
+            run: dir.clone(),
+            algorithm: manifest.algorithm.clone(),
+            seed: manifest.seed,
+            which,
+            policy,
+            chosen_by: if which == LAST_POLICY { 0 } else { episodes },
+            fitted: None,
+            model: None,
+            online: None,
+        });
+    }
+    Ok(found)
+}
+
+/// Estimates every policy both ways, and in the simulator where that was allowed.
+fn estimate(
+    config: &RankConfig,
+    session: &mut Session<'_>,
+    runs: &[NamedRun],
+    policies: &mut [RankedPolicy],
+) -> offing::Result<()> {
+    let (pool, data) = (session.pool, session.data);
+    model_returns(config, session, runs, policies)?;
+    let cfg = FittedQConfig { steps: config.steps, gamma: config.gamma, ..FittedQConfig::default() };
+    let total = config.steps * policies.len() as u64;
+    for (i, ranked) in policies.iter_mut().enumerate() {
+        let before = i as u64 * config.steps;
+        let mut on_step = |step: u64| {
+            session.report_progress(&Status { step: before + step, steps: total, ..Status::default() })
+        };
+        ranked.fitted = Some(fitted_q(&cfg, data, &ranked.policy, pool, config.seed, &mut on_step)?);
+    }
+    if config.online > 0 {
+        let evaluator = session.evaluator.ok_or_else(|| {
+            Error::Invalid("--online: this dataset has no simulator; rank without it".into())
+        })?;
+        for ranked in policies {
+            let found = evaluate(evaluator.envs, &Deterministic(&ranked.policy), config.online, config.seed)?;
+            ranked.online = Some(found.mean());
+        }
+    }
+    Ok(())
+}
+
+/// Penalised returns of all policies in one model, that of the first run that has one: a yardstick of its own for each
+/// policy would not compare, and a policy has learnt what its own model gets wrong. The penalty is Eq. 6's with SUMO and λ = 1.
+fn model_returns(
+    config: &RankConfig,
+    session: &mut Session<'_>,
+    runs: &[NamedRun],
+    policies: &mut [RankedPolicy],
+) -> offing::Result<()> {
+    let model_of = |manifest: &RunManifest| {
+        let configured = manifest.configure(&Registry::default()).ok()?;
+        let model = configured.algorithm.blocks().model?.clone();
+        Some(ModelConfig { seed: Some(model.seed.unwrap_or(manifest.seed)), ..model })
+    };
+    let Some((dir, model_cfg)) = runs.iter().find_map(|(dir, m)| Some((dir, model_of(m)?))) else {
+        session.note("none of the runs has a model: no model return");
+        return Ok(());
+    };
+    session.note(format!("all policies act in the model of {}", dir.display()));
+    let model = session.fit_model(&model_cfg)?;
+    let (data, pool) = (session.data, session.pool);
+    let context = BuildContext {
+        model: Some(&model),
+        pool: pool.clone(),
+        seed: config.seed,
+        home: Some(session.home),
+        ..BuildContext::of_data(&data.rows)
+    };
+    let sumo: Box<dyn Uncertainty> = UncertaintyConfig::from_id("sumo")?.build(&context)?;
+    let cfg =
+        ModelReturnConfig { length: config.length, gamma: config.gamma, ..ModelReturnConfig::default() };
+    let rule =
+        Pessimism::Penalize { lambda: cfg.lambda, normaliser: Normaliser::Dataset, reward_range: None };
+    let rule = rule.calibrate(sumo.max_loo_score(), &data.rows.rew)?;
+    let least = data.rows.rew.iter().copied().fold(f32::INFINITY, f32::min);
+    let worst = f64::from(least - cfg.lambda * rule.reward_range());
+    let first = first_states(data);
+    let rng = &mut Rng::stream(config.seed, "rank/starts", 0);
+    let picks: Vec<usize> = (0..cfg.starts).map(|_| rng.below(first.nrows())).collect();
+    let starts = first.select(Axis(0), &picks);
+    for ranked in policies {
+        let mut rollout = ModelRollout { model: &model, estimator: Some(&*sumo), rule: rule.clone(), pool };
+        let policy = without_noise(&ranked.policy)?;
+        // The same draws for all: what differs is the policy.
+        let rng = &mut Rng::stream(config.seed, "rank/model", 0);
+        ranked.model = Some(model_return(&cfg, &mut rollout, &policy, starts.clone(), worst, rng)?);
+    }
+    Ok(())
+}
+
+impl Ranking {
+    /// One table for each estimate, best first.
+    pub fn tables(&self) -> Vec<Table> {
+        ESTIMATES.iter().filter_map(|estimate| self.table(estimate)).collect()
+    }
+
+    fn table(&self, by: &ValueEstimate) -> Option<Table> {
+        let mut order: Vec<(&RankedPolicy, f64)> =
+            self.policies.iter().filter_map(|p| Some((p, (by.value)(p)?))).collect();
+        order.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let row = |(place, (p, value)): (usize, &(&RankedPolicy, f64))| {
+            let name = format!("{}. {} s{}", place + 1, p.algorithm, p.seed);
+            let mut row = vec![name, p.which.to_string(), number(*value), or_dash((by.aside)(p), number)];
+            row.extend(p.online.map(number));
+            row.push(p.run.display().to_string());
+            row
+        };
+        let title = format!("by {}", by.name);
+        let online = (self.config.online > 0).then_some("true return");
+        let header = [&title, "policy", "value", by.aside_name].into_iter().chain(online).chain(["run"]);
+        (!order.is_empty()).then(|| Table::new(header, order.iter().enumerate().map(row)))
+    }
+
+    /// Spearman's correlation of each estimate with the true return; nothing where there is none, or too few policies to rank.
+    fn correlations(&self) -> Vec<(&'static str, Option<f64>)> {
+        let of = |value: fn(&RankedPolicy) -> Option<f64>| {
+            let pairs = self.policies.iter().filter_map(|p| value(p).zip(p.online));
+            let (estimated, truth): (Vec<f64>, Vec<f64>) = pairs.unzip();
+            let rho = spearman(&estimated, &truth);
+            (estimated.len() > 1 && rho.is_finite()).then_some(rho)
+        };
+        ESTIMATES.iter().map(|estimate| (estimate.name, of(estimate.value))).collect()
+    }
+
+    /// How well the rankings agree with the simulator; `None` without its answer.
+    pub fn agreement(&self) -> Option<String> {
+        let known = |(name, rho): (&str, Option<f64>)| Some(format!("{name} {:.2}", rho?));
+        let found: Vec<String> = self.correlations().into_iter().filter_map(known).collect();
+        let words = format!("Spearman's ρ with the true return over {} policies: ", self.policies.len());
+        (!found.is_empty()).then(|| words + &found.join(", "))
+    }
+
+    /// What the rankings cost in the simulator, and what was spent before them.
+    pub fn budget(&self) -> String {
+        let mut words = "0 episodes in the simulator were used for this ranking".to_string();
+        if self.config.online > 0 {
+            words += &format!(", {} to check it", self.config.online * self.policies.len());
+        }
+        let chosen: usize = self.policies.iter().map(|p| p.chosen_by).sum();
+        if chosen > 0 {
+            words +=
+                &format!("; the best policies had been picked by {} episodes in training", count(chosen));
+        }
+        words
+    }
+
+    /// Everything.
+    pub fn json(&self) -> Value {
+        let policies = self.policies.iter().map(|p| {
+            json!({
+                "run": p.run, "algorithm": p.algorithm, "seed": p.seed, "policy": p.which,
+                "fitted_q": p.fitted, "model_return": p.model, "true_return": p.online,
+                "episodes_that_chose_it": p.chosen_by,
+            })
+        });
+        let correlations = self.correlations().into_iter();
+        let correlations: Map<_, _> =
+            correlations.map(|(name, rho)| (name.to_string(), json!(rho))).collect();
+        let config = &self.config;
+        json!({
+            "policies": policies.collect::<Vec<_>>(), "spearman": correlations, "seed": config.seed,
+            "gamma": config.gamma, "fitted_q_steps": config.steps, "model_steps": config.length,
+            "online_episodes_for_ranking": 0,
+            "online_episodes_for_checking": config.online * self.policies.len(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranking(online: usize, policies: &[(f64, Option<f64>, usize)]) -> Ranking {
+        let policy = |&(value, online, chosen_by): &(f64, Option<f64>, usize)| RankedPolicy {
+            run: "runs/x".into(),
+            algorithm: "mopo".into(),
+            seed: 0,
+            which: "last policy",
+            policy: Actor::new(2, 1, &[], [-5.0, 2.0], &mut Rng::stream(0, "t", 0)),
+            chosen_by,
+            fitted: Some(FittedQ { value, error: 0.1 }),
+            model: None,
+            online,
+        };
+        let config = RankConfig { runs: vec![], online, seed: 0, steps: 1, length: 1, gamma: 0.9 };
+        Ranking { config, policies: policies.iter().map(policy).collect() }
+    }
+
+    #[test]
+    fn the_budget_is_stated_plainly() {
+        let both = ranking(0, &[(1.0, None, 0), (2.0, None, 0)]);
+        assert_eq!(both.budget(), "0 episodes in the simulator were used for this ranking");
+        assert_eq!(both.agreement(), None);
+        let words = ranking(10, &[(1.0, None, 0), (2.0, None, 1500)]).budget();
+        assert!(words.contains("20 to check it") && words.contains("picked by 1,500 episodes"), "{words}");
+    }
+
+    #[test]
+    fn agreement_is_rank_correlation() {
+        let four = [(1.0, 10.0), (2.0, 30.0), (3.0, 20.0), (4.0, 40.0)].map(|(v, o)| (v, Some(o), 0));
+        assert_eq!(
+            ranking(1, &four).agreement().unwrap(),
+            "Spearman's ρ with the true return over 4 policies: fitted Q 0.80"
+        );
+    }
+}
