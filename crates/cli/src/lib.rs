@@ -1,4 +1,4 @@
-//! The command line of offing, as a library: the binary `offing` and the Python package both call [`run`].
+//! The command line of offing, as a library: the binary `offing` and `python -m offing` both call [`run`].
 
 #[macro_use]
 mod term;
@@ -11,12 +11,9 @@ mod progress;
 mod signals;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
-use offing::data::{Dataset, ReadOptions};
-use offing::env::point_mass::PointMass;
-use offing::env::{Env, GenerateOptions, Simulators};
+use offing_experiments::Runtime;
 
 pub use exit::ExitCode;
 
@@ -69,8 +66,7 @@ enum Command {
 }
 
 /// Why a command line did not run to its end.
-#[derive(Debug)]
-pub enum Failure {
+enum Failure {
     /// It could not be read; help and versions come this way as well.
     Usage(clap::Error),
     /// It was read, and what it asked for failed.
@@ -93,20 +89,14 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitC
     }
 }
 
-/// Runs a command line inside another program: signals stay with that program (see [`ask_to_stop`]), errors are
-/// returned, and `mute` keeps results off its standard output.
+/// What surrounds experiments inside another program, from the environment: signals stay with that program, which calls
+/// [`ask_to_stop`].
 ///
 /// # Errors
-/// See [`Failure`].
-pub fn run_embedded(
-    args: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-    mute: bool,
-) -> Result<ExitCode, Failure> {
+/// A home that cannot be used.
+pub fn embedded_runtime(quiet: bool, threads: Option<usize>) -> anyhow::Result<Runtime> {
     signals::leave_to_host();
-    term::set_mute(mute);
-    let done = execute(args);
-    term::set_mute(false);
-    done
+    context::runtime(quiet, threads)
 }
 
 /// Says how the command line is started where it is no program of its own, such as `python -m offing`: grids of experiments
@@ -151,33 +141,4 @@ fn execute(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Resul
         Command::Doctor(args) => commands::doctor::run(&runtime, &args),
     });
     done.map_err(Failure::Failed)
-}
-
-/// A simulated task by name, such as `hopper`; the simulator is fetched when it is missing.
-///
-/// # Errors
-/// An unknown task or physics, or no simulator.
-pub fn make_env(task: &str, physics: &str) -> anyhow::Result<Box<dyn Env>> {
-    let physics = physics.parse()?;
-    if task == "point-mass" {
-        return Ok(Box::new(PointMass::new()));
-    }
-    Ok(context::runtime(true, None)?.mujoco.make(task, physics)?)
-}
-
-/// The dataset of that name: a path, a D4RL or Minari id, or a generated dataset, which is generated when it is missing.
-///
-/// # Errors
-/// An unknown name, or a file that cannot be read.
-pub fn load_dataset(name: &str) -> anyhow::Result<Dataset> {
-    Ok(context::runtime(true, None)?.read_data(name, ReadOptions::default())?.0)
-}
-
-/// Generates the dataset of that name with the built-in policies, or finds it, and returns its path.
-///
-/// # Errors
-/// An unknown name, no simulator, or no space.
-pub fn make_dataset(name: &str, rows: usize, seed: u64, physics: &str) -> anyhow::Result<PathBuf> {
-    let options = GenerateOptions { rows, seed, physics: physics.parse()?, ..GenerateOptions::default() };
-    Ok(context::runtime(true, None)?.hooks().resolver(|resolver| resolver.generate(name, &options))?)
 }

@@ -12,26 +12,13 @@ use offing_experiments::{Document, Element, Table};
 macro_rules! out {
     ($($words:tt)*) => {{
         use std::io::Write;
-        if !$crate::term::is_mute()
-            && let Err(error) = writeln!(std::io::stdout(), $($words)*)
+        if let Err(error) = writeln!(std::io::stdout(), $($words)*)
             && error.kind() != std::io::ErrorKind::BrokenPipe
         {
             eprintln!("error: cannot write the output: {error}");
             std::process::exit(2);
         }
     }};
-}
-
-static MUTE: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-
-/// Whether `out!` says nothing: a program that offing is part of takes results from files.
-pub(crate) fn is_mute() -> bool {
-    MUTE.load(std::sync::atomic::Ordering::Relaxed)
-}
-
-/// Silences `out!`, or gives it back its voice.
-pub(crate) fn set_mute(mute: bool) {
-    MUTE.store(mute, std::sync::atomic::Ordering::Relaxed);
 }
 
 /// One line about what is being done, on stderr so that stdout stays clean for results.

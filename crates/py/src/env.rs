@@ -3,7 +3,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyUntypedArrayMethods};
-use offing::env::{Env, SimState, Spec};
+use offing::env::point_mass::PointMass;
+use offing::env::{Env, SimState, Simulators, Spec};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -32,7 +33,14 @@ impl Simulator {
 impl Simulator {
     #[new]
     fn new(py: Python<'_>, task: &str, physics: &str) -> PyResult<Self> {
-        let env = py.detach(|| offing_cli::make_env(task, physics)).map_err(|e| of_command(&e))?;
+        let physics = physics.parse().map_err(of_library)?;
+        let make = || -> anyhow::Result<Box<dyn Env>> {
+            Ok(match task {
+                "point-mass" => Box::new(PointMass::new()),
+                _ => offing_cli::embedded_runtime(true, None)?.mujoco.make(task, physics)?,
+            })
+        };
+        let env = py.detach(make).map_err(|e| of_command(&e))?;
         Ok(Self { spec: env.spec().clone(), env: Mutex::new(env) })
     }
 

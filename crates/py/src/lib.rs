@@ -4,8 +4,8 @@ mod arrays;
 mod errors;
 mod env;
 mod index;
-mod command;
 mod policy;
+mod session;
 mod sumo;
 
 use pyo3::prelude::*;
@@ -23,9 +23,11 @@ fn _offing(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<policy::Policy>()?;
     module.add_class::<env::Simulator>()?;
     module.add_function(wrap_pyfunction!(arrays::address, module)?)?;
-    module.add_function(wrap_pyfunction!(command::main, module)?)?;
-    module.add_function(wrap_pyfunction!(command::run, module)?)?;
-    module.add_function(wrap_pyfunction!(command::make_dataset, module)?)?;
-    module.add_function(wrap_pyfunction!(command::load_dataset, module)?)?;
+    module.add_function(wrap_pyfunction!(session::main, module)?)?;
+    module.add_function(wrap_pyfunction!(session::train, module)?)?;
+    module.add_function(wrap_pyfunction!(session::calibrate, module)?)?;
+    module.add_function(wrap_pyfunction!(session::write_dataset, module)?)?;
+    module.add_function(wrap_pyfunction!(session::make_dataset, module)?)?;
+    module.add_function(wrap_pyfunction!(session::load_dataset, module)?)?;
     Ok(())
 }

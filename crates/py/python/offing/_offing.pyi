@@ -66,6 +66,31 @@ class Simulator:
 
 def address(array: F32) -> int: ...
 def main(args: list[str]) -> int: ...
-def run(args: list[str], mute: bool, threads: int | None) -> int: ...
+def train(
+    algorithm: str,
+    data: str | dict[str, object],
+    *,
+    dir: PathLike[str],
+    seed: int,
+    profile: str | None,
+    preset: str | None,
+    rows: int | None,
+    settings: list[str],
+    threads: int | None,
+    quiet: bool,
+) -> PathLike[str]: ...
+def calibrate(
+    dataset: str,
+    *,
+    estimators: list[str],
+    seeds: int,
+    profile: str | None,
+    rows: int | None,
+    dir: PathLike[str],
+    settings: list[str],
+    threads: int | None,
+    quiet: bool,
+) -> str: ...
+def write_dataset(columns: dict[str, object], path: str | PathLike[str], format: str) -> None: ...
 def load_dataset(name: str) -> dict[str, object]: ...
 def make_dataset(name: str, rows: int, seed: int, physics: str, threads: int | None) -> str: ...

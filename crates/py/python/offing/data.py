@@ -72,6 +72,10 @@ class Dataset:
         """Names of the columns, so that ``dict(dataset)`` works."""
         return _COLUMNS
 
+    def columns(self) -> dict[str, Any]:
+        """Name and columns as the native half takes them."""
+        return {"name": self.name, **{key: self[key] for key in _COLUMNS}}
+
     def __repr__(self) -> str:
         shape = f"{len(self):,} rows, {self.observations.shape[1]} observed, {self.actions.shape[1]} acted"
         return f"Dataset({self.name}: {shape})"
@@ -93,13 +97,7 @@ class Dataset:
         import minari
         from minari.storage.datasets_root_dir import get_dataset_path
 
-        with tempfile.TemporaryDirectory() as folder:
-            source = self.path or self.save(Path(folder) / f"{self.name}.npz")
-            _offing.run(
-                ["-q", "data", "convert", str(source), str(get_dataset_path(dataset_id)), "--to", "minari"], True, None
-            )
-            if source.parent == Path(folder):
-                self.path = None
+        _offing.write_dataset(self.columns(), get_dataset_path(dataset_id), "minari")
         return minari.load_dataset(dataset_id)
 
 

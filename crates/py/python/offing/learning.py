@@ -1,9 +1,8 @@
-"""Training, policies, calibration: the commands of offing as functions."""
+"""Training, policies, calibration."""
 
 from __future__ import annotations
 
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +70,13 @@ def train(
     if dir is None:
         title = dataset.name if isinstance(dataset, Dataset) else Path(str(dataset)).stem
         dir = Path("runs") / algorithm / f"{title}-s{seed}"
-    dir = Path(dir)
-    options = {"seed": seed, "dir": dir, "profile": profile, "preset": preset, "steps": steps, "rows": rows}
-    _run(["train", algorithm, _file_of(dataset, dir)], options, overrides, threads, quiet)
-    return Policy(dir)
+    data = dataset.columns() if isinstance(dataset, Dataset) else str(dataset)
+    settings = _settings(overrides) + ([] if steps is None else [f"train.steps={steps}"])
+    run = _offing.train(
+        algorithm, data, dir=Path(dir), seed=seed, profile=profile, preset=preset, rows=rows, settings=settings,
+        threads=threads, quiet=quiet,
+    )  # fmt: skip
+    return Policy(run)
 
 
 def calibrate(
@@ -90,19 +92,17 @@ def calibrate(
     **overrides: Any,
 ) -> dict[str, Any]:
     """Finds out which estimator knows where the model is wrong; what ``offing calibrate --json`` writes."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "findings.json"
-        options = {"seeds": seeds, "profile": profile, "rows": rows, "dir": dir, "json": out}
-        words = ["calibrate", _file_of(dataset, Path(dir))]
-        for estimator in estimators or []:
-            words += ["--estimators", estimator]
-        _run(words, options, overrides, threads, quiet)
-        findings: dict[str, Any] = json.loads(out.read_text())
-        return findings
+    findings: dict[str, Any] = json.loads(
+        _offing.calibrate(
+            _file_of(dataset, Path(dir)), estimators=estimators or [], seeds=seeds, profile=profile, rows=rows,
+            dir=Path(dir), settings=_settings(overrides), threads=threads, quiet=quiet,
+        )  # fmt: skip
+    )
+    return findings
 
 
 def _file_of(dataset: str | Path | Dataset, folder: Path) -> str:
-    """A name or path that the command line reads; arrays are written beside the run first."""
+    """A name or path; a study keeps arrays in its directory, where it finds them again."""
     if not isinstance(dataset, Dataset):
         return str(dataset)
     if dataset.path is None:
@@ -111,14 +111,6 @@ def _file_of(dataset: str | Path | Dataset, folder: Path) -> str:
     return str(dataset.path)
 
 
-def _run(
-    words: list[str], options: dict[str, Any], overrides: dict[str, Any], threads: int | None, quiet: bool
-) -> None:
-    for name, value in options.items():
-        if value is not None:
-            words += [f"--{name}", str(value)]
-    for name, value in overrides.items():
-        words += ["--set", f"{name.replace('__', '.')}={json.dumps(value)}"]
-    code = _offing.run((["-q"] if quiet else []) + words, quiet, threads)
-    if code != 0:
-        raise RuntimeError(f"`offing {' '.join(words)}` ended with exit code {code}")
+def _settings(overrides: dict[str, Any]) -> list[str]:
+    """Overrides as `key=value`, values in TOML."""
+    return [f"{name.replace('__', '.')}={json.dumps(value)}" for name, value in overrides.items()]
