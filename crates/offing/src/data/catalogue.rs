@@ -91,8 +91,8 @@ pub fn generated_names() -> Vec<String> {
     tasks::datasets().map(|(name, ..)| name).collect()
 }
 
-/// The dataset that a name, an id or a file stands for, without version: `hopper-medium` for `hopper-medium-v2`, `hopper_medium-v2.hdf5` and
-/// `hopper-medium-1000000-s0-0a1b2c3d.hdf5`. `None` for others.
+/// The dataset that a name, an id or a file stands for, without version: `hopper-medium` for `hopper-medium-v2`,
+/// `hopper_medium-v2.hdf5` and `hopper-medium-1000000-s0-0a1b2c3d.hdf5`. `None` for others.
 pub fn set_of(name: &str) -> Option<String> {
     let path = Path::new(name);
     let stem = stem(path);
@@ -105,8 +105,8 @@ pub fn set_of(name: &str) -> Option<String> {
     generated_names().into_iter().find(|known| known == without_version(&id))
 }
 
-/// The version of D4RL's dataset behind an id or a file: 2 for `hopper-medium-v2`, 0 for `hopper_medium.hdf5`, as its first
-/// files have none in their names. `None` for generated sets and others.
+/// The version of D4RL's dataset behind an id or a file: 2 for `hopper-medium-v2`, 0 for `hopper_medium.hdf5`, as its
+/// first files have none in their names. `None` for generated sets and others.
 pub fn version_of(name: &str) -> Option<u32> {
     let path = Path::new(name);
     let stem = stem(path);

@@ -83,7 +83,8 @@ impl SimColumns {
     /// What files call the columns, in the order of [`SimColumns::columns`].
     pub(super) const NAMES: [&str; 3] = ["qpos", "qvel", "goal"];
 
-    /// The columns from one to three matrices in the order of [`SimColumns::NAMES`]; `None` without both of the first two.
+    /// The columns from one to three matrices in the order of [`SimColumns::NAMES`]; `None` without both of the first
+    /// two.
     pub(super) fn from_columns(columns: impl IntoIterator<Item = Array2<f64>>) -> Option<Self> {
         let mut columns = columns.into_iter();
         Some(Self { qpos: columns.next()?, qvel: columns.next()?, goal: columns.next() })
@@ -194,9 +195,9 @@ impl Dataset {
         }
     }
 
-    /// Where an AntMaze's goal is, by what earned a reward: the mean position after rewarded rows. The goal columns are no
-    /// guide: D4RL's hold where the behaviour was heading, and its rewards belong to another goal. Only without a rewarded
-    /// row do they count; `None` without either.
+    /// Where an AntMaze's goal is, by what earned a reward: the mean position after rewarded rows. The goal columns
+    /// are no guide: D4RL's hold where the behaviour was heading, and its rewards belong to another goal. Only
+    /// without a rewarded row do they count; `None` without either.
     pub fn goal(&self) -> Option<[f32; 2]> {
         if self.rows.obs_dim() < 2 {
             return None;

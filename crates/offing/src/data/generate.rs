@@ -104,7 +104,8 @@ pub fn generate(
             next += count;
             if wave.iter().all(|episode| episode.len() == 0) {
                 return Err(Error::Invalid(format!(
-                    "{name}: the simulator became unstable at the first step of {count} episodes; check the policy that acted"
+                    "{name}: the simulator became unstable at the first step of {count} episodes; check the \
+                     policy that acted"
                 )));
             }
             for episode in wave.iter().filter(|episode| episode.len() > 0) {

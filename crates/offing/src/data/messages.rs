@@ -42,7 +42,7 @@ pub(super) fn some_names<S: AsRef<str>>(names: &[S]) -> String {
     }
 }
 
-/// A file that breaks off or does not follow its own format; `kind` names the format with its article left out.
+/// A file that breaks off or does not follow its own format, such as an "HDF5 file".
 pub(super) fn damaged(path: &Path, kind: &str, error: impl std::fmt::Display) -> Error {
     let why = one_line(error);
     Error::file(

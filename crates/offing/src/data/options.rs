@@ -12,8 +12,8 @@ pub struct ReadOptions {
     pub columns: Option<ColumnMap>,
     /// What to do with a terminal row whose next observation is not in the file.
     pub terminal_next: TerminalNext,
-    /// Leave out the rows at which a time limit ended the episode. By default they bootstrap like any other row, where the file has
-    /// next observations.
+    /// Leave out the rows at which a time limit ended the episode. By default they bootstrap like any other row,
+    /// where the file has next observations.
     pub drop_timeouts: bool,
     /// Accept NaN and infinities (the audit counts them); otherwise the first one is an error.
     pub allow_non_finite: bool,

@@ -180,7 +180,8 @@ fn link_with_next(
     }
     if unmarked > 0 {
         notes.push(format!(
-            "{unmarked} episode ends are marked neither terminal nor timeout: found where next_obs is not the following obs"
+            "{unmarked} episode ends are marked neither terminal nor timeout: found where next_obs is not the \
+             following obs"
         ));
     }
     let is_kept = |&i: &usize| !options.drop_timeouts || columns.done[i] || !columns.timed_out(i);
@@ -238,7 +239,8 @@ fn link_by_order(columns: &FileColumns, options: &ReadOptions, notes: &mut Vec<S
         ("at a time limit: the next observation is not in the file".into(), at_limit),
         (
             format!(
-                "terminal before a reset: the next observation is not in the file ({rewarded} of them carry the largest reward)"
+                "terminal before a reset: the next observation is not in the file ({rewarded} of them carry the \
+                 largest reward)"
             ),
             at_reset,
         ),
@@ -296,8 +298,8 @@ impl FileColumns {
         self.timeout.as_ref().is_some_and(|t| t[row])
     }
 
-    /// Whether the file says that the following row belongs to another episode: it is the last row, a time limit ended it,
-    /// or the episode's number changes or its step does not count up.
+    /// Whether the file says that the following row belongs to another episode: it is the last row, a time limit
+    /// ended it, or the episode's number changes or its step does not count up.
     fn ends_at(&self, row: usize) -> bool {
         row + 1 == self.rew.len()
             || self.timed_out(row)

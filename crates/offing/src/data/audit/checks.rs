@@ -133,7 +133,8 @@ fn unmarked_resets(data: &Dataset, starts: &StartRegion) -> AuditFinding {
             }));
         }
     }
-    let detail = "the next state is a start state although no episode end is marked; mark these rows as timeouts and drop them";
+    let detail = "the next state is a start state although no episode end is marked; mark these rows as \
+         timeouts and drop them";
     about("unmarked reset", Severity::Poison, &rows, detail)
 }
 
@@ -168,7 +169,8 @@ pub fn teleport_rows(data: &Dataset) -> Vec<usize> {
 }
 
 /// Per column, the largest believable step: a multiple of the 99th percentile of its steps, never below a thousandth of
-/// the column's range. A column that rests in half of the rows, such as a contact sensor, has no limit: any step is large.
+/// the column's range. A column that rests in half of the rows, such as a contact sensor, has no limit: any step is
+/// large.
 fn jump_limits(obs: &Mat, next_obs: &Mat) -> Vec<f32> {
     (0..obs.ncols())
         .map(|j| {
@@ -203,7 +205,8 @@ fn too_long(data: &Dataset, horizon: Option<usize>) -> AuditFinding {
     let limit = horizon.unwrap_or(usize::MAX);
     let rows: Vec<usize> = data.episodes.iter().filter(|e| e.len() > limit).map(|e| e.start).collect();
     let detail = format!(
-        "longer than the task's {limit} steps, so a reset in between passes for a step; mark the timeouts, or give next states"
+        "longer than the task's {limit} steps, so a reset in between passes for a step; mark the timeouts, or \
+         give next states"
     );
     about("episodes beyond the time limit", Severity::Poison, &rows, detail)
 }

@@ -96,8 +96,8 @@ fn row_place(path: &Path, row: usize) -> String {
     line_of(path, row).map_or_else(|| format!("row {row}"), |line| format!("line {line}"))
 }
 
-/// The line on which a row begins, counted from 1. The file is read once more, which only a message costs: blank lines and
-/// line breaks in quotes make it more than the row's number and the header.
+/// The line on which a row begins, counted from 1. The file is read once more, which only a message costs: blank
+/// lines and line breaks in quotes make it more than the row's number and the header.
 fn line_of(path: &Path, row: usize) -> Option<usize> {
     let record = open(path).ok()?.into_byte_records().nth(row)?.ok()?;
     let start = record.position()?.byte();

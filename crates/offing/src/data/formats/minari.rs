@@ -50,8 +50,11 @@ fn recognises(candidate: &Candidate) -> bool {
     if candidate.is_dir {
         return storage(candidate.path).is_some();
     }
+    // Opening a file of thousands of episodes takes a second: where the names settle it, it is opened once, to read it.
+    let path = candidate.path;
+    let is_named = path.ends_with(MAIN) && path.with_file_name(METADATA).is_file();
     let has_episodes = |file: Hdf5| file.names().iter().any(|name| episode_key(name).is_some());
-    candidate.starts_with(SIGNATURE) && Hdf5::open(candidate.path).is_ok_and(has_episodes)
+    candidate.starts_with(SIGNATURE) && (is_named || Hdf5::open(path).is_ok_and(has_episodes))
 }
 
 /// The directory with the data in it, when `dir` is a Minari dataset or its `data` directory.

@@ -33,13 +33,14 @@ pub(super) fn unknown_ends(data: &Dataset) -> AuditFinding {
         count => format!(" ({count} steps are far longer than the others)"),
     };
     let detail = format!(
-        "ends of episodes unknown: the file has no next states and marks no end, so a reset passes for a step{found}; {advice}"
+        "ends of episodes unknown: the file has no next states and marks no end, so a reset passes for a \
+         step{found}; {advice}"
     );
     AuditFinding { severity: Severity::Note, detail, ..about(CHECK, Severity::Note, &rows, "") }
 }
 
-/// Rows whose step is far longer than most. Each entry counts in units of its own ordinary steps; entries that mostly rest
-/// do not count.
+/// Rows whose step is far longer than most. Each entry counts in units of its own ordinary steps; entries that mostly
+/// rest do not count.
 fn long_steps(data: &Dataset) -> Vec<usize> {
     let (obs, next_obs) = (&data.rows.obs, &data.rows.next_obs);
     if data.rows.len() < FEWEST {
