@@ -208,7 +208,7 @@ fn a_vectorised_run_is_the_same_on_any_number_of_threads() {
                 let acts: Vec<f32> = (0..15).map(|_| rng.range(-1.0, 1.0) as f32).collect();
                 envs.step(&acts);
                 trace.extend(envs.next_obs().iter().chain(envs.obs()));
-                for (i, moment) in envs.moments().iter().enumerate() {
+                for (i, moment) in envs.results().iter().enumerate() {
                     trace.push(moment.reward);
                     ends += usize::from(moment.terminated);
                     let (row, width) = (i * 11, 11);
