@@ -52,7 +52,7 @@ fn a_step_of_the_oracle_is_a_step_of_the_environment() {
     let obs = Mat::from_shape_vec((300, width), flat(&|i| rows[i].obs.clone())).unwrap();
     let act = Mat::from_shape_vec((300, 3), flat(&|i| rows[i].act.clone())).unwrap();
 
-    let oracle = Oracle::new(EnvPool::new(&hopper)).unwrap();
+    let oracle = Oracle::new(EnvPool::new(hopper)).unwrap();
     let replay = oracle.replay(&obs, &act).unwrap();
     let clipped: Vec<usize> =
         (0..300).filter(|&i| rows[i].obs[5..].iter().any(|v| v.abs() >= 10.0)).collect();
@@ -74,7 +74,7 @@ fn a_step_of_the_oracle_is_a_step_of_the_environment() {
 
 #[test]
 fn hidden_velocities_and_lost_states_are_marked() {
-    let oracle = Oracle::new(EnvPool::new(&hopper)).unwrap();
+    let oracle = Oracle::new(EnvPool::new(hopper)).unwrap();
     let mut env = hopper().unwrap();
     env.reset(0);
     let still: Vec<f32> = env.obs().iter().map(|&v| v as f32).collect();

@@ -167,5 +167,5 @@ deterministic_backup = true
 fn logged() -> Result<offing::data::Dataset> {
     let make = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::new())) };
     let block = BehaviourBlock { rows: 6000, behaviour: &UniformPolicy };
-    generate("point-mass", &EnvPool::new(&make), &[block], 0, &mut |_| ())
+    generate("point-mass", &EnvPool::new(make), &[block], 0, &mut |_| ())
 }

@@ -88,7 +88,7 @@ fn main() -> Result<()> {
 /// `TruthSource::HeldOut` takes transitions that the model has not seen.
 fn calibrate(data: &Dataset, dir: &std::path::Path, hooks: &mut Hooks<'_>) -> Result<()> {
     let make = || PointMassSimulators.make("point-mass", Physics::default());
-    let oracle = Oracle::new(EnvPool::new(&make))?;
+    let oracle = Oracle::new(EnvPool::new(make))?;
     let cfg = StudyConfig { model: small_model(), ..small_study() };
     let estimators = [
         ("sumo".to_string(), UncertaintyConfig::from_id("sumo")?),
@@ -154,5 +154,5 @@ fn small_study() -> StudyConfig {
 fn logged() -> Result<Dataset> {
     let make = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::new())) };
     let block = BehaviourBlock { rows: 6000, behaviour: &UniformPolicy };
-    generate("point-mass", &EnvPool::new(&make), &[block], 0, &mut |_| ())
+    generate("point-mass", &EnvPool::new(make), &[block], 0, &mut |_| ())
 }

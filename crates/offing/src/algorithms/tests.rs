@@ -40,7 +40,7 @@ pub(super) fn new_env() -> Result<Box<dyn Env>> {
 }
 
 pub(crate) fn point_mass_data() -> Dataset {
-    let envs = EnvPool::new(&new_env);
+    let envs = EnvPool::new(new_env);
     generate("point-mass", &envs, &[BehaviourBlock { rows: 6000, behaviour: &Clumsy }], 0, &mut |_| ())
         .unwrap()
 }
@@ -128,7 +128,7 @@ pub(super) fn in_session<T>(
     stop_at: u64,
     work: impl FnOnce(&mut Session<'_>) -> Result<T>,
 ) -> Result<T> {
-    let envs = EnvPool::new(&new_env);
+    let envs = EnvPool::new(new_env);
     let (home, pool) = (Home::new(home), ThreadPool::new(threads));
     let mut run = RunDir::open_or_create(&dir.join("run"), "test")?;
     let mut stop = false;

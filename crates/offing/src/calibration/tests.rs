@@ -55,7 +55,7 @@ fn config() -> StudyConfig {
 }
 
 fn run(simulated: bool) -> Study {
-    let envs = EnvPool::new(&new_env);
+    let envs = EnvPool::new(new_env);
     let block = BehaviourBlock { rows: 2500, behaviour: &UniformPolicy };
     let all = generate("point-mass", &envs, &[block], 0, &mut |_| ()).unwrap();
     let (data, held) = all.split(0.2, 0).unwrap();
@@ -69,7 +69,7 @@ fn run(simulated: bool) -> Study {
     let mut session = Session::new(&data, &home, &pool, 0, &mut run, &mut watch);
     let cfg = config();
     let subject = prepare(&cfg, &mut session).unwrap().unwrap();
-    let oracle = Oracle::new(EnvPool::new(&new_env)).unwrap();
+    let oracle = Oracle::new(EnvPool::new(new_env)).unwrap();
     let names = ["sumo", "pairwise", "mixture-std", "bellman-std"];
     let mut estimators: Vec<_> =
         names.iter().map(|n| (n.to_string(), UncertaintyConfig::from_id(n).unwrap())).collect();

@@ -18,7 +18,7 @@ fn config(steps: u64) -> CollectConfig {
 
 fn train(cfg: &CollectConfig, dir: &std::path::Path, pool: &ThreadPool, stop_at: u64) -> bool {
     let make = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::default())) };
-    let envs = EnvPool::new(&make);
+    let envs = EnvPool::new(make);
     let mut run = RunDir::open_or_create(dir, "test").unwrap();
     let on_progress = &mut |p: &Progress| {
         if p.step >= stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -242,7 +242,7 @@ mod tests {
         let model = Ensemble::fit(&config, &data.rows, 0, &ThreadPool::new(2), |_, _| Ok(())).unwrap();
         let line = Linear::fit(&data.rows, &(0..1200).collect::<Vec<u32>>());
         let make = || Ok(Box::new(PointMass::new()) as Box<dyn Env>);
-        let oracle = Oracle::new(EnvPool::new(&make)).unwrap();
+        let oracle = Oracle::new(EnvPool::new(make)).unwrap();
         let cfg = OpenLoopConfig { windows: 100, steps: 20, seed: 0 };
         let found = open_loop(&model, &line, &oracle, &data, &cfg).unwrap();
         assert_eq!((found.windows, found.clipped, found.unstable), (100, 0, 0));

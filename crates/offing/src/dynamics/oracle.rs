@@ -5,7 +5,7 @@
 //! use offing::env::{Env, EnvPool, point_mass::PointMass};
 //! use offing::Mat;
 //! let make = || Ok(Box::new(PointMass::new()) as Box<dyn Env>);
-//! let oracle = Oracle::new(EnvPool::new(&make)).unwrap();
+//! let oracle = Oracle::new(EnvPool::new(make)).unwrap();
 //! let replay = oracle.replay(&Mat::ones((5, 4)), &Mat::zeros((5, 2))).unwrap();
 //! assert!(replay.lost.is_empty() && replay.batch.next_obs[[0, 0]] > 1.0);
 //! ```
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_step_is_the_simulators_own() {
-        let oracle = Oracle::new(EnvPool::new(&make)).unwrap();
+        let oracle = Oracle::new(EnvPool::new(make)).unwrap();
         let (mut obs, act) = rows(200);
         obs.row_mut(3).assign(&ndarray::array![2.95, 0.0, 5.0, 0.0]);
         let step = oracle.step(&obs, &act, Members::All, &mut Rng::stream(0, "x", 0));
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn following_is_stepping_again_and_again() {
-        let oracle = Oracle::new(EnvPool::new(&make)).unwrap();
+        let oracle = Oracle::new(EnvPool::new(make)).unwrap();
         let (obs, _) = rows(70);
         let mut rng = Rng::stream(1, "acts", 0);
         let acts = Array3::from_shape_fn((70, 6, 2), |_| rng.range(-1.0, 1.0) as f32);
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn rows_that_cannot_be_simulated_are_marked_and_counted() {
-        let oracle = Oracle::new(EnvPool::new(&make)).unwrap();
+        let oracle = Oracle::new(EnvPool::new(make)).unwrap();
         let (mut obs, mut act) = rows(100);
         obs[[40, 1]] = f32::NAN;
         act[[7, 0]] = f32::INFINITY;

@@ -37,7 +37,7 @@ fn data(rows: usize) -> Dataset {
     let new = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::new())) };
     generate(
         "point-mass",
-        &EnvPool::new(&new),
+        &EnvPool::new(new),
         &[BehaviourBlock { rows, behaviour: &Clumsy }],
         0,
         &mut |_| (),
@@ -61,7 +61,7 @@ const GAINS: [f32; 4] = [1.0, 0.3, 0.1, 0.0];
 /// Mean returns of the policies in the simulator.
 fn truth() -> Vec<f64> {
     let new = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::new())) };
-    let envs = EnvPool::new(&new);
+    let envs = EnvPool::new(new);
     GAINS.iter().map(|&g| evaluate(&envs, &Deterministic(&steer(g)), 50, 0).unwrap().mean()).collect()
 }
 
@@ -145,7 +145,7 @@ fn a_model_return_adds_up_discounted_rewards_until_the_end() {
 fn in_the_true_world_the_penalised_order_is_the_true_one() {
     let (data, pool) = (data(6000), ThreadPool::new(2));
     let new = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::new())) };
-    let world = Oracle::new(EnvPool::new(&new)).unwrap();
+    let world = Oracle::new(EnvPool::new(new)).unwrap();
     let sumo = UncertaintyConfig::from_id("sumo").unwrap().build(&BuildContext::of_data(&data.rows)).unwrap();
     let rule = |lambda| Pessimism::Penalize { lambda, normaliser: Normaliser::Dataset, reward_range: None };
     let judge = |gain: f32, lambda: f32| {

@@ -171,7 +171,7 @@ impl<'a> Hooks<'a> {
             Some((simulators, task)) => simulators.make(task, physics),
             None => Err(Error::Invalid("there is no simulator for this dataset".into())),
         };
-        let (envs, pool) = (EnvPool::new(&make), ThreadPool::new(self.threads));
+        let (envs, pool) = (EnvPool::new(make), ThreadPool::new(self.threads));
         let home = &self.catalogue.home;
         let mut session = Session::new(data, home, &pool, seed, run, on_event);
         session.estimators = &self.estimators;
