@@ -18,16 +18,16 @@
 //!
 //! Reading order: [`Engine`] · the tasks ([`make`]) · [`Maze`] · [`Mujoco`] · [`mod@generate`] · [`VecEnv`] · [`mod@bench`].
 
-mod antmaze_policy;
-pub mod bench;
-mod built_in_policies;
 mod engine;
+mod tasks;
+mod built_in_policies;
+mod antmaze_policy;
 pub mod generate;
 mod mujoco;
-mod tasks;
+mod vec_env;
+pub mod bench;
 #[cfg(test)]
 mod testing;
-mod vec_env;
 
 pub use built_in_policies::built_in_policies;
 pub use engine::Engine;

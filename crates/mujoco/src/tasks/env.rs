@@ -68,7 +68,7 @@ pub struct MujocoEnv<T> {
 
 impl<T: Task> MujocoEnv<T> {
     pub(crate) fn new(engine: &Engine, known: &TaskSpec, physics: Physics, task: T) -> Result<Self> {
-        let model = engine.model(known.name, physics)?;
+        let model = engine.model_of(super::find(known.name)?.0, physics)?;
         let mut sim = Sim::new(&model)?;
         sim.reset();
         let start = (sim.qpos().to_vec(), sim.qvel().to_vec());
