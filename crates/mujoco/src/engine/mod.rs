@@ -62,7 +62,7 @@ impl Engine {
         layout::VERSION_NAME
     }
 
-    /// Where everything fetched is kept.
+    /// The cache of everything fetched.
     pub(crate) fn home(&self) -> &Home {
         &self.shared.home
     }

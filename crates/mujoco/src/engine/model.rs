@@ -45,7 +45,7 @@ impl Model {
             .map_err(|_| Error::Invalid(format!("{name}: MJCF holds a NUL byte")))?;
         let raw = guarded(name, || {
             let mut message = [0 as c_char; 1024];
-            // SAFETY: NUL-terminated input, no virtual file system, an output buffer of the length told.
+            // SAFETY: NUL-terminated input, no virtual file system, an output buffer of the given length.
             let spec = unsafe {
                 (api.parse_xml_string)(
                     text.as_ptr(),

@@ -7,7 +7,7 @@ use offing::{Error, Result, Rng};
 use crate::Engine;
 use crate::engine::Sim;
 
-/// What tells one task from another, besides the entries of the tables.
+/// What distinguishes one task from another, besides the entries of the tables.
 ///
 /// Public only because [`MujocoEnv`] is generic over it; this crate keeps its tasks to itself.
 pub trait Task: Send {

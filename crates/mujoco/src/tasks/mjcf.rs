@@ -79,7 +79,7 @@ fn early_contact_forces(root: &mut Element) {
     });
 }
 
-/// Edits the child of that name, made first if missing.
+/// Edits the child of that name, added first if missing.
 fn add(parent: &mut Element, name: &str, edit: impl FnOnce(&mut Element)) {
     if parent.get_child(name).is_none() {
         parent.children.push(XMLNode::Element(Element::new(name)));
