@@ -51,14 +51,14 @@ fn record(engine: &Engine, task: &str) -> offing::Result<Vec<Row>> {
             let obs: Vec<f32> = env.obs().iter().map(|v| *v as f32).collect();
             let resumed = probe.resume_from(&obs.iter().map(|v| f64::from(*v)).collect::<Vec<_>>())?;
             if resumed.clipped.is_empty() {
-                let moment = probe.step(&act);
+                let result = probe.step(&act);
                 let (act, next) = (act.clone(), rounded(probe.obs()));
-                rows.push(Row { obs, act, next, reward: moment.reward });
+                rows.push(Row { obs, act, next, reward: result.reward });
             }
         }
-        let moment = env.step(&act);
+        let result = env.step(&act);
         time += 1;
-        if moment.terminated || moment.truncated {
+        if result.terminated || result.truncated {
             env.reset(time);
         }
     }

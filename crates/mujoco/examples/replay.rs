@@ -77,8 +77,8 @@ fn resume(env: &mut dyn Env, request: &Request) -> offing::Result<Answer> {
 }
 
 fn record(env: &mut dyn Env, act: &[f32], answer: &mut Answer) {
-    let moment = env.step(act);
+    let result = env.step(act);
     answer.obs.push(env.obs().to_vec());
-    answer.rewards.push(moment.reward);
-    answer.terminated.push(moment.terminated);
+    answer.rewards.push(result.reward);
+    answer.terminated.push(result.terminated);
 }

@@ -24,7 +24,7 @@ pub fn rates(engine: &Engine, task: &str, physics: Physics, rounds: usize, steps
     let mut rng = Rng::stream(0, "bench", 0);
     let acts: Vec<f32> = (0..steps * act_dim).map(|_| rng.range(-1.0, 1.0) as f32).collect();
     let acts: Vec<&[f32]> = acts.chunks_exact(act_dim).collect();
-    // Not timed: it brings caches and clock up to speed and tells where episodes end.
+    // Not timed: it brings caches and clock up to speed and finds where episodes end.
     let mut ends = vec![false; steps];
     drive(&mut *env, &acts, |env, act, i| {
         let result = env.step(act);

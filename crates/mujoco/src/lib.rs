@@ -1,8 +1,8 @@
 //! The MuJoCo tasks of D4RL and Gymnasium as offing environments.
 //!
-//! The engine is the real MuJoCo 3.17.0, loaded at run time: `cargo build` never needs it, and it is fetched once
-//! with the user's own pip where it is not installed. Bodies come from the pinned wheels of gymnasium and d4rl and
-//! are patched in code for the [`Physics`] asked for.
+//! The engine is the real MuJoCo 3.17.0, loaded at run time: `cargo build` never needs it, and this crate
+//! fetches it once with the user's own pip where it is not installed. Bodies come from the pinned wheels of gymnasium and
+//! d4rl; code patches them for the chosen [`Physics`].
 //!
 //! ```no_run
 //! use offing::home::Home;
@@ -18,16 +18,16 @@
 //!
 //! Reading order: [`Engine`] · the tasks ([`make`]) · [`Maze`] · [`Mujoco`] · [`mod@generate`] · [`VecEnv`] · [`mod@bench`].
 
-mod antmaze_policy;
-pub mod bench;
-mod built_in_policies;
 mod engine;
+mod tasks;
+mod built_in_policies;
+mod antmaze_policy;
 pub mod generate;
 mod mujoco;
-mod tasks;
+mod vec_env;
+pub mod bench;
 #[cfg(test)]
 mod testing;
-mod vec_env;
 
 pub use built_in_policies::built_in_policies;
 pub use engine::Engine;

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use crate::{Engine, Physics, make};
 
-/// A fixed number of environments that start over on their own when an episode ends.
+/// A fixed number of environments that reset themselves when an episode ends.
 ///
 /// Each draws its seeds from its own stream and shares nothing that changes with the others, so results depend on the
 /// seed and the number of environments, never on the number of threads.
@@ -16,7 +16,7 @@ pub struct VecEnv {
     act_dim: usize,
     obs: Vec<f64>,
     next_obs: Vec<f64>,
-    moments: Vec<StepResult>,
+    results: Vec<StepResult>,
 }
 
 struct Slot {
@@ -51,7 +51,7 @@ impl VecEnv {
             slots: envs.into_iter().enumerate().map(slot).collect(),
             obs: vec![0.0; count * spec.obs_dim],
             next_obs: vec![0.0; count * spec.obs_dim],
-            moments: vec![still; count],
+            results: vec![still; count],
             obs_dim: spec.obs_dim,
             act_dim: spec.act_dim,
         };
@@ -70,14 +70,14 @@ impl VecEnv {
         &self.obs
     }
 
-    /// Observations the last step led to, one row an environment, before any start over.
+    /// Observations the last step led to, one row an environment, before any reset.
     pub fn next_obs(&self) -> &[f64] {
         &self.next_obs
     }
 
     /// What the last step brought, one an environment.
-    pub fn moments(&self) -> &[StepResult] {
-        &self.moments
+    pub fn results(&self) -> &[StepResult] {
+        &self.results
     }
 
     /// One of the environments, such as to read its state.
@@ -85,18 +85,18 @@ impl VecEnv {
         &*self.slots[index].env
     }
 
-    /// Steps every environment with its row of `acts`; see [`VecEnv::moments`], [`VecEnv::next_obs`] and
+    /// Steps every environment with its row of `acts`; see [`VecEnv::results`], [`VecEnv::next_obs`] and
     /// [`VecEnv::obs`] for what it brought.
     pub fn step(&mut self, acts: &[f32]) {
         assert_eq!(acts.len(), self.count() * self.act_dim, "one action an environment");
         let rows = self.obs.par_chunks_exact_mut(self.obs_dim);
         let next_rows = self.next_obs.par_chunks_exact_mut(self.obs_dim);
         let acts = acts.par_chunks_exact(self.act_dim);
-        self.slots.par_iter_mut().zip(acts).zip(rows.zip(next_rows)).zip(&mut self.moments).for_each(
-            |(((slot, act), (obs, next)), moment)| {
-                *moment = slot.env.step(act);
+        self.slots.par_iter_mut().zip(acts).zip(rows.zip(next_rows)).zip(&mut self.results).for_each(
+            |(((slot, act), (obs, next)), result)| {
+                *result = slot.env.step(act);
                 next.copy_from_slice(slot.env.obs());
-                if moment.terminated || moment.truncated {
+                if result.terminated || result.truncated {
                     slot.start(obs);
                 } else {
                     obs.copy_from_slice(next);

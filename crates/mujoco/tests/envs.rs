@@ -109,7 +109,7 @@ fn resuming_from_an_observation_leads_to_the_next_one() {
             let resumed = b.resume_from(a.obs()).unwrap();
             // Gentle, or the walker is down before a velocity has settled below the clip.
             let act: Vec<f32> = random_act(&*a, &mut rng).iter().map(|a| 0.3 * a).collect();
-            let moment = a.step(&act);
+            let result = a.step(&act);
             b.step(&act);
             if resumed.clipped.is_empty() {
                 exact += 1;
@@ -117,7 +117,7 @@ fn resuming_from_an_observation_leads_to_the_next_one() {
                     assert!((x - y).abs() < tolerance, "{task} {physics}: {x} and {y}");
                 }
             }
-            if moment.terminated {
+            if result.terminated {
                 a.reset(rng.bits());
             }
         }
@@ -175,9 +175,9 @@ fn a_state_the_engine_cannot_compute_with_is_told() {
 fn the_horizon_cuts_an_episode_off_without_ending_it() {
     let mut cheetah = env("halfcheetah", Physics::default());
     cheetah.reset(0);
-    let moments: Vec<StepResult> = (0..1000).map(|_| cheetah.step(&[0.1; 6])).collect();
-    assert!(moments[..999].iter().all(|m| !m.truncated && !m.terminated));
-    assert!(moments[999].truncated && !moments[999].terminated);
+    let results: Vec<StepResult> = (0..1000).map(|_| cheetah.step(&[0.1; 6])).collect();
+    assert!(results[..999].iter().all(|m| !m.truncated && !m.terminated));
+    assert!(results[999].truncated && !results[999].terminated);
 }
 
 #[test]
@@ -187,9 +187,9 @@ fn only_v5_withholds_the_bonus_from_the_step_that_falls() {
         let mut state = hopper.state();
         state.qpos[2] = 0.25; // beyond the healthy angle
         hopper.set_state(&state).unwrap();
-        let moment = hopper.step(&[0.0; 3]);
-        assert!(moment.terminated);
-        moment.reward
+        let result = hopper.step(&[0.0; 3]);
+        assert!(result.terminated);
+        result.reward
     };
     let (v4, v5) = (last_reward(Physics::GymnasiumV4), last_reward(Physics::GymnasiumV5));
     assert!((v4 - v5 - 1.0).abs() < 1e-9, "{v4} and {v5}");
@@ -208,12 +208,12 @@ fn a_vectorised_run_is_the_same_on_any_number_of_threads() {
                 let acts: Vec<f32> = (0..15).map(|_| rng.range(-1.0, 1.0) as f32).collect();
                 envs.step(&acts);
                 trace.extend(envs.next_obs().iter().chain(envs.obs()));
-                for (i, moment) in envs.moments().iter().enumerate() {
-                    trace.push(moment.reward);
-                    ends += usize::from(moment.terminated);
+                for (i, result) in envs.results().iter().enumerate() {
+                    trace.push(result.reward);
+                    ends += usize::from(result.terminated);
                     let (row, width) = (i * 11, 11);
                     let same = envs.obs()[row..row + width] == envs.next_obs()[row..row + width];
-                    assert_eq!(same, !moment.terminated, "an ended episode starts over, no other");
+                    assert_eq!(same, !result.terminated, "an ended episode starts over, no other");
                 }
             }
             assert!(ends > 5, "{ends} falls");

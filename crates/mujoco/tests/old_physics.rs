@@ -30,9 +30,9 @@ fn worst(task: &str, rows: &[Row], physics: Physics) -> f64 {
     for row in rows {
         let obs: Vec<f64> = row.obs[..width].iter().map(|v| f64::from(*v)).collect();
         assert!(env.resume_from(&obs).unwrap().clipped.is_empty());
-        let moment = env.step(&row.act);
+        let result = env.step(&row.act);
         let apart = env.obs().iter().zip(&row.next).map(|(a, b)| (a - b).abs());
-        worst = apart.fold(worst, f64::max).max((moment.reward - row.reward).abs());
+        worst = apart.fold(worst, f64::max).max((result.reward - row.reward).abs());
     }
     worst
 }

@@ -35,9 +35,9 @@ fn a_step_of_the_oracle_is_a_step_of_the_environment() {
             // Rows are stored in f32, so that is the state both must start from.
             let state = env.state();
             env.resume_from(&obs.iter().map(|&v| f64::from(v)).collect::<Vec<_>>()).unwrap();
-            let moment = env.step(&act);
+            let result = env.step(&act);
             let next = env.obs().iter().map(|&v| v as f32).collect();
-            let (rew, done) = (moment.reward as f32, moment.terminated);
+            let (rew, done) = (result.reward as f32, result.terminated);
             rows.push(Row { obs, act: act.clone(), next, rew, done });
             env.set_state(&state).unwrap();
             if env.step(&act).terminated || rows.len() == 300 {

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::env::{Env, EnvPool};
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid};
 use crate::policy::Policy;
 use crate::rng::Rng;
 use crate::tasks::Reference;
@@ -21,7 +21,7 @@ pub struct Evaluation {
 /// Runs `episodes` episodes. Episode i is seeded by (`seed`, i) alone, so the result does not depend on threads.
 pub fn evaluate(envs: &EnvPool, policy: &dyn Policy, episodes: usize, seed: u64) -> Result<Evaluation> {
     if episodes == 0 {
-        return Err(Error::Invalid("an evaluation needs at least one episode, 0 were asked for".into()));
+        return Err(invalid!("an evaluation needs at least one episode, found 0"));
     }
     let played: Vec<(f64, usize)> = (0..episodes as u64)
         .into_par_iter()
@@ -43,14 +43,14 @@ fn play(env: &mut dyn Env, policy: &dyn Policy, rng: &mut Rng) -> (f64, usize) {
         obs.clear();
         obs.extend(env.obs().iter().map(|&o| o as f32));
         policy.act(&obs, rng, &mut act);
-        let moment = env.step(&act);
+        let result = env.step(&act);
         if env.unstable() {
-            // The engine gave up on this state and restarted; nothing after it belongs to the episode.
+            // The engine lost this state and restarted; nothing after it belongs to the episode.
             return (total, steps);
         }
-        total += moment.reward;
+        total += result.reward;
         steps += 1;
-        if moment.terminated || moment.truncated {
+        if result.terminated || result.truncated {
             return (total, steps);
         }
     }

@@ -1,12 +1,12 @@
 //! Policies that act in a simulator, one observation at a time.
 //!
-//! ```
-//! use offing::Rng;
-//! use offing::policy::{Policy, UniformPolicy};
-//! let mut act = [0.0; 3];
-//! UniformPolicy.act(&[0.0; 11], &mut Rng::stream(0, "doc", 0), &mut act);
-//! assert!(act.iter().all(|a| (-1.0..1.0).contains(a)));
-//! ```
+//! Three traits say how something acts, one for each place:
+//!
+//! - [`Policy`] acts in a simulator and sees one observation. Evaluation, export and most datasets need no more, so it is
+//!   the one to implement for a policy of one's own.
+//! - `rollout::BatchPolicy` acts in a learnt model, on a matrix of states at once: what algorithms train.
+//! - `Behaviour`, beside the generation of datasets in `data`, may also look at the simulator's state and keep a plan over
+//!   an episode. Every policy is one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,8 +17,34 @@ use crate::error::{Error, Result};
 use crate::rng::Rng;
 
 /// Chooses an action for one observation.
+///
+/// ```
+/// use offing::Rng;
+/// use offing::env::point_mass::PointMassSimulators;
+/// use offing::env::{EnvPool, Physics};
+/// use offing::eval::evaluate;
+/// use offing::policy::{Policy, UniformPolicy};
+///
+/// /// Steers towards the origin and brakes.
+/// struct Spring;
+///
+/// impl Policy for Spring {
+///     fn act(&self, obs: &[f32], _rng: &mut Rng, act: &mut [f32]) {
+///         let (position, velocity) = obs.split_at(2);
+///         for ((a, x), v) in act.iter_mut().zip(position).zip(velocity) {
+///             *a = -x - v;
+///         }
+///     }
+/// }
+///
+/// let envs = EnvPool::of_task(&PointMassSimulators, "point-mass", Physics::default());
+/// let (ours, chance) = (evaluate(&envs, &Spring, 10, 0)?, evaluate(&envs, &UniformPolicy, 10, 0)?);
+/// assert!(ours.mean() > chance.mean());
+/// # Ok::<(), offing::Error>(())
+/// ```
 pub trait Policy: Send + Sync {
-    /// Writes the action for `obs` into `act`.
+    /// Writes the action for `obs` into `act`. Entries beyond ±1 are allowed; what they do is up to the simulator. All
+    /// randomness must come from `rng`, so that an evaluation follows from its seed.
     fn act(&self, obs: &[f32], rng: &mut Rng, act: &mut [f32]);
 }
 
@@ -34,8 +60,8 @@ impl Policy for UniformPolicy {
 
 /// A ReLU network with a tanh-squashed Gaussian on top: a = tanh(μ(s) + σ(s)·ε).
 ///
-/// Stored as safetensors with `hidden.<i>.weight` (out × in), `hidden.<i>.bias`, `mean.*` and `log_std.*`, and maybe
-/// `log_std_range`, the clamp of log σ. Two more numbers may be there: `tanh_units` (1: hidden units are tanh, not ReLU)
+/// Stored as safetensors with `hidden.<i>.weight` (out × in), `hidden.<i>.bias`, `mean.*`, `log_std.*`, and optionally
+/// `log_std_range`, the clamp of log σ. Two more numbers are optional: `tanh_units` (1: hidden units are tanh, not ReLU)
 /// and `clipped` (1: a = μ(s) + σ(s)·ε cut to [-1, 1], not squashed), as natural policy gradient has them.
 #[derive(Clone, Debug)]
 pub struct TanhGaussian {
@@ -182,7 +208,7 @@ impl TanhGaussian {
         x
     }
 
-    /// What becomes of the Gaussian's value.
+    /// The action that a value of the Gaussian stands for.
     fn bound(&self, z: f32) -> f32 {
         if self.clipped { z.clamp(-1.0, 1.0) } else { z.tanh() }
     }
@@ -225,7 +251,7 @@ fn layer(file: &SafeTensors, name: &str, path: &Path) -> Result<Layer> {
     Ok(Layer { weight: transposed.map(|(o, i)| weight[o * inputs + i]).collect(), bias, inputs })
 }
 
-/// A number that says yes or no; no where there is none.
+/// An optional number that says yes or no; without it, no.
 fn flag(file: &SafeTensors, key: &str, path: &Path) -> Result<bool> {
     let Ok(view) = file.tensor(key) else { return Ok(false) };
     match (view.dtype(), view.data().as_chunks::<8>().0) {

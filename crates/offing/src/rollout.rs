@@ -24,7 +24,8 @@ const SAMPLE: usize = 256;
 /// them all.
 const SCORE_SAMPLES: usize = 8;
 
-/// Who acts in a rollout.
+/// Acts in rollouts of a learnt model, on a matrix of states at once. In a simulator
+/// [`Policy`](crate::policy::Policy) acts.
 pub trait BatchPolicy {
     /// Width of an observation.
     fn obs_dim(&self) -> usize;

@@ -63,7 +63,7 @@ functions! {
     fwd_constraint: OnData = "mj_fwdConstraint";
     check_acc: OnData = "mj_checkAcc";
     euler: OnData = "mj_Euler";
-    // State as the engine itself tells it.
+    // State through the engine's own accessor.
     state_size: unsafe extern "C-unwind" fn(*const MjModel, c_int) -> c_int = "mj_stateSize";
     get_state: unsafe extern "C-unwind" fn(*const MjModel, *const MjData, *mut f64, c_int) = "mj_getState";
     #[cfg(test)]

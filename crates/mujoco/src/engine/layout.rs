@@ -4,7 +4,7 @@
 //! 3.17.0 headers; the same on every 64-bit platform, since no field is a `long`) are trusted only after
 //! [`super::model`] has checked `mj_version()` and has found known values of a small model through each of them.
 
-/// The one version whose layout is written here, as `mj_version()` tells it.
+/// The one version whose layout is written here, as `mj_version()` returns it.
 pub(crate) const VERSION: i32 = 3_017_000;
 /// The same as people write it.
 pub const VERSION_NAME: &str = "3.17.0";

@@ -17,9 +17,8 @@ use offing::home::Home;
 
 use self::api::Api;
 pub(crate) use self::api::one_line;
-pub(crate) use self::model::Model;
+pub(crate) use self::model::{Description, Model};
 pub(crate) use self::sim::Sim;
-use crate::tasks::{self, mjcf};
 
 /// MuJoCo, loaded once; clones share it. Models are compiled once per task and physics and shared by all envs.
 #[derive(Clone, Debug)]
@@ -63,24 +62,24 @@ impl Engine {
         layout::VERSION_NAME
     }
 
-    /// Fetches what `task` needs besides the engine (its body's description) unless it is cached already.
-    /// [`crate::make`] does the same silently; call this first to show progress.
-    pub fn prepare(&self, task: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
-        tasks::find(task)?.0.fetch_bodies(&self.shared.home, progress).map(drop)
+    /// The cache of everything fetched.
+    pub(crate) fn home(&self) -> &Home {
+        &self.shared.home
     }
 
-    /// The compiled model of a task, made on first use.
-    pub(crate) fn model(&self, task: &str, physics: Physics) -> Result<Arc<Model>> {
-        let (task, _) = tasks::find(task)?;
+    /// The compiled model of a task, made on first use from what `describe` returns.
+    pub(crate) fn model(
+        &self,
+        task: &'static str,
+        physics: Physics,
+        describe: impl FnOnce() -> Result<Description>,
+    ) -> Result<Arc<Model>> {
         let mut models = self.shared.models.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (task.name, physics);
+        let key = (task, physics);
         if let Some(model) = models.get(&key) {
             return Ok(model.clone());
         }
-        let body = mjcf::body(&self.shared.home, task, physics)?;
-        let mut model = Model::compile(&self.shared.api, &body.xml, task.name)?;
-        model.old_impedance = body.old_impedance;
-        let model = Arc::new(model);
+        let model = Arc::new(Model::compile(&self.shared.api, &describe()?, task)?);
         models.insert(key, model.clone());
         Ok(model)
     }

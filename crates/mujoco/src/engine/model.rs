@@ -10,6 +10,15 @@ use super::api::{Api, MjModel, guarded, one_line};
 use super::layout::{VERSION_NAME, model as at, state};
 use super::sim::Sim;
 
+/// What a model is compiled from.
+#[derive(Debug)]
+pub(crate) struct Description {
+    /// MJCF text.
+    pub(crate) xml: String,
+    /// The largest impedance, where impedances start from 0 and are to follow MuJoCo 2.0's rule.
+    pub(crate) old_impedance: Option<f64>,
+}
+
 /// A compiled model, read-only and shared between threads.
 #[derive(Debug)]
 pub(crate) struct Model {
@@ -30,12 +39,13 @@ unsafe impl Send for Model {}
 unsafe impl Sync for Model {}
 
 impl Model {
-    /// Compiles MJCF text. `name` stands in error messages.
-    pub(crate) fn compile(api: &Arc<Api>, xml: &str, name: &str) -> Result<Self> {
-        let text = CString::new(xml).map_err(|_| Error::Invalid(format!("{name}: MJCF holds a NUL byte")))?;
+    /// Compiles a description. `name` stands in error messages.
+    pub(crate) fn compile(api: &Arc<Api>, from: &Description, name: &str) -> Result<Self> {
+        let text = CString::new(from.xml.as_str())
+            .map_err(|_| Error::Invalid(format!("{name}: MJCF holds a NUL byte")))?;
         let raw = guarded(name, || {
             let mut message = [0 as c_char; 1024];
-            // SAFETY: NUL-terminated input, no virtual file system, an output buffer of the length told.
+            // SAFETY: NUL-terminated input, no virtual file system, an output buffer of the given length.
             let spec = unsafe {
                 (api.parse_xml_string)(
                     text.as_ptr(),
@@ -79,7 +89,7 @@ impl Model {
             nu: size(at::NU),
             nbody: size(at::NBODY),
             timestep: real(at::TIMESTEP),
-            old_impedance: None,
+            old_impedance: from.old_impedance,
             api: api.clone(),
             raw,
         })
@@ -134,7 +144,8 @@ const PROBE: &str = r#"<mujoco>
 /// Reads known values through every offset, so that a library that claims the right version but was built with
 /// another layout is refused instead of read wrongly.
 pub(super) fn check_layout(api: &Arc<Api>, library: &Path) -> Result<()> {
-    let model = Arc::new(Model::compile(api, PROBE, "layout check")?);
+    let probe = Description { xml: PROBE.into(), old_impedance: None };
+    let model = Arc::new(Model::compile(api, &probe, "layout check")?);
     let check = |field: &str, holds: bool| {
         let what = || {
             format!(

@@ -7,7 +7,7 @@ use offing::{Error, Result, Rng};
 use crate::Engine;
 use crate::engine::Sim;
 
-/// What tells one task from another, besides the entries of the tables.
+/// What distinguishes one task from another, besides the entries of the tables.
 ///
 /// Public only because [`MujocoEnv`] is generic over it; this crate keeps its tasks to itself.
 pub trait Task: Send {
@@ -68,7 +68,7 @@ pub struct MujocoEnv<T> {
 
 impl<T: Task> MujocoEnv<T> {
     pub(crate) fn new(engine: &Engine, known: &TaskSpec, physics: Physics, task: T) -> Result<Self> {
-        let model = engine.model(known.name, physics)?;
+        let model = engine.model_of(super::find(known.name)?.0, physics)?;
         let mut sim = Sim::new(&model)?;
         sim.reset();
         let start = (sim.qpos().to_vec(), sim.qvel().to_vec());

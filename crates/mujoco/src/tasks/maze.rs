@@ -17,15 +17,18 @@ const CELL: f64 = 4.0;
 /// Height of a wall in metres.
 const WALL: f64 = 2.0;
 
+/// A cell of a maze: row along y, column along x.
+type Cell = (usize, usize);
+
 /// A maze on a grid of square cells. The ant starts at the origin, the middle of the start cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Maze {
-    /// Rows along y of cells along x; true is a wall.
-    walls: Vec<Vec<bool>>,
-    start: (usize, usize),
-    goal: (usize, usize),
+    /// Rows along y of cells along x: `#` wall, `S` start, `E` goal of evaluation, `g` of the data, `G` of both.
+    grid: &'static [&'static str],
+    start: Cell,
+    goal: Cell,
     /// Cells a dataset's goals are drawn from (D4RL draws those of its data from several, of evaluation from one).
-    data_goals: Vec<(usize, usize)>,
+    data_goals: Vec<Cell>,
 }
 
 impl Maze {
@@ -61,60 +64,50 @@ impl Maze {
         super::find(task).ok()?.0.maze.map(|maze| maze())
     }
 
-    /// `#` wall, `S` start, `E` goal of evaluation, `g` of the data, `G` of both.
-    fn draw(rows: &[&str]) -> Self {
-        let cells: Vec<Vec<char>> = rows.iter().map(|row| row.chars().collect()).collect();
-        let all = |wanted: &[char]| -> Vec<(usize, usize)> {
-            let cell = |(r, row): (usize, &Vec<char>)| {
-                row.iter()
-                    .enumerate()
-                    .filter(|(_, c)| wanted.contains(c))
-                    .map(|(c, _)| (r, c))
-                    .collect::<Vec<_>>()
-            };
-            cells.iter().enumerate().flat_map(cell).collect()
+    fn draw(grid: &'static [&'static str]) -> Self {
+        let mut maze = Self { grid, start: (0, 0), goal: (0, 0), data_goals: Vec::new() };
+        (maze.start, maze.goal) = (maze.cells("S")[0], maze.cells("EG")[0]);
+        maze.data_goals = maze.cells("gG");
+        maze
+    }
+
+    /// The cells marked by one of these letters, row by row.
+    fn cells(&self, letters: &str) -> Vec<Cell> {
+        let row = |(r, row): (usize, &&'static str)| {
+            row.match_indices(|c| letters.contains(c)).map(move |(c, _)| (r, c)).collect::<Vec<_>>()
         };
-        Self {
-            walls: cells.iter().map(|row| row.iter().map(|c| *c == '#').collect()).collect(),
-            start: all(&['S'])[0],
-            goal: all(&['E', 'G'])[0],
-            data_goals: all(&['g', 'G']),
-        }
+        self.grid.iter().enumerate().flat_map(row).collect()
     }
 
-    /// Rows along y of cells along x; true is a wall.
-    pub fn walls_grid(&self) -> &[Vec<bool>] {
-        &self.walls
+    /// Whether a cell is a wall.
+    pub fn is_wall(&self, (row, column): Cell) -> bool {
+        self.grid[row].as_bytes()[column] == b'#'
     }
 
-    /// The open cells as (row, column).
-    pub fn open_cells(&self) -> Vec<(usize, usize)> {
-        let (rows, columns) = (self.walls.len(), self.walls[0].len());
-        (0..rows)
-            .flat_map(|r| (0..columns).map(move |c| (r, c)))
-            .filter(|&(r, c)| !self.walls[r][c])
-            .collect()
+    /// The open cells.
+    pub fn open_cells(&self) -> Vec<Cell> {
+        self.cells(" SEgG")
     }
 
     /// The cell whose goal evaluation uses.
-    pub fn goal_cell(&self) -> (usize, usize) {
+    pub fn goal_cell(&self) -> Cell {
         self.goal
     }
 
     /// The cells from which D4RL draws the goals of a dataset.
-    pub fn data_goal_cells(&self) -> &[(usize, usize)] {
+    pub fn data_goal_cells(&self) -> &[Cell] {
         &self.data_goals
     }
 
     /// The middle of a cell.
-    pub fn centre(&self, (row, column): (usize, usize)) -> [f64; 2] {
+    pub fn centre(&self, (row, column): Cell) -> [f64; 2] {
         let offset = |cell: usize, start: usize| (cell as f64 - start as f64) * CELL;
         [offset(column, self.start.1), offset(row, self.start.0)]
     }
 
     /// The open cell a point lies in; for a point inside a wall the nearest open one.
-    pub fn cell(&self, xy: [f64; 2]) -> (usize, usize) {
-        let distance = |cell: &(usize, usize)| {
+    pub fn cell(&self, xy: [f64; 2]) -> Cell {
+        let distance = |cell: &Cell| {
             let [x, y] = self.centre(*cell);
             // Chebyshev distance: cells are squares.
             (x - xy[0]).abs().max((y - xy[1]).abs())
@@ -127,13 +120,13 @@ impl Maze {
     pub fn path(&self, from: [f64; 2], to: [f64; 2]) -> Vec<[f64; 2]> {
         let (start, target) = (self.cell(from), self.cell(to));
         // Searched from the target, so that the first step is read off at the start.
-        let mut next = vec![vec![None; self.walls[0].len()]; self.walls.len()];
+        let mut next = vec![vec![None; self.grid[0].len()]; self.grid.len()];
         next[target.0][target.1] = Some(target);
         let mut queue = VecDeque::from([target]);
         while let Some((r, c)) = queue.pop_front() {
             for cell in [(r, c - 1), (r, c + 1), (r + 1, c), (r - 1, c)] {
                 // The border is wall, so no index leaves the grid.
-                if !self.walls[cell.0][cell.1] && next[cell.0][cell.1].is_none() {
+                if !self.is_wall(cell) && next[cell.0][cell.1].is_none() {
                     next[cell.0][cell.1] = Some((r, c));
                     queue.push_back(cell);
                 }
@@ -151,7 +144,7 @@ impl Maze {
     }
 
     /// A goal in a cell, with D4RL's noise: U(0, 1) + U(0, 0.5) on each axis, not below 0.
-    pub fn goal_in(&self, cell: (usize, usize), rng: &mut Rng) -> [f64; 2] {
+    pub fn goal_in(&self, cell: Cell, rng: &mut Rng) -> [f64; 2] {
         let mut noise = || rng.range(0.0, 0.25 * CELL) + rng.range(0.0, 0.5) * 0.25 * CELL;
         self.centre(cell).map(|v| (v + noise()).max(0.0))
     }
@@ -166,11 +159,7 @@ impl Maze {
 
     /// The walls as MJCF boxes.
     pub(crate) fn walls(&self) -> impl Iterator<Item = Element> {
-        let cells =
-            self.walls.iter().enumerate().flat_map(|(r, row)| {
-                row.iter().enumerate().filter(|(_, wall)| **wall).map(move |(c, _)| (r, c))
-            });
-        cells.map(|(r, c)| {
+        self.cells("#").into_iter().map(|(r, c)| {
             let [x, y] = self.centre((r, c));
             let mut geom = Element::new("geom");
             for (name, value) in [
@@ -209,7 +198,7 @@ mod tests {
                         let moved = (step[0] - here[0]).abs() + (step[1] - here[1]).abs();
                         assert!(moved == CELL || a == b, "a step of {moved} from {here:?} to {step:?}");
                         let (r, c) = maze.cell(step);
-                        assert!(!maze.walls_grid()[r][c] && maze.centre((r, c)) == step);
+                        assert!(!maze.is_wall((r, c)) && maze.centre((r, c)) == step);
                         here = step;
                     }
                     assert_eq!(here, to);

@@ -13,29 +13,20 @@ use xmltree::{Element, EmitterConfig, XMLNode};
 
 use super::Simulated;
 use crate::Physics;
-use crate::engine::one_line;
+use crate::engine::{Description, one_line};
 
 /// An error here is what is wrong with the file, without its path.
 type Parsed<T> = std::result::Result<T, String>;
 
-/// A body's description.
-#[derive(Debug)]
-pub(crate) struct Body {
-    /// MJCF text, ready to compile.
-    pub(crate) xml: String,
-    /// The largest impedance, where impedances start from 0 and are to follow MuJoCo 2.0's rule.
-    pub(crate) old_impedance: Option<f64>,
-}
-
 /// The description of a task's body, and of the maze around it.
-pub(crate) fn body(home: &Home, task: &Simulated, physics: Physics) -> Result<Body> {
+pub(super) fn body(home: &Home, task: &Simulated, physics: Physics) -> Result<Description> {
     let path = task.fetch_bodies(home, &mut |_| ())?.join(task.bodies[physics as usize]);
     let text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, "read", e))?;
     patch(&text, physics, task).map_err(|what| Error::file(&path, what))
 }
 
 /// Applies the physics and builds the maze, if any.
-fn patch(text: &str, physics: Physics, task: &Simulated) -> Parsed<Body> {
+fn patch(text: &str, physics: Physics, task: &Simulated) -> Parsed<Description> {
     let mut root =
         Element::parse(text.as_bytes()).map_err(|e| format!("not readable as MJCF: {}", one_line(&e)))?;
     if let Some(maze) = task.maze {
@@ -59,7 +50,7 @@ fn patch(text: &str, physics: Physics, task: &Simulated) -> Parsed<Body> {
     root.write_with_config(&mut out, EmitterConfig::new().write_document_declaration(false))
         .map_err(|e| format!("cannot be written back: {}", one_line(&e)))?;
     let xml = String::from_utf8(out).map_err(|e| one_line(&e))?;
-    Ok(Body { xml, old_impedance })
+    Ok(Description { xml, old_impedance })
 }
 
 /// The ceiling shared by all impedances, if they start from 0 (HalfCheetah's).
@@ -88,7 +79,7 @@ fn early_contact_forces(root: &mut Element) {
     });
 }
 
-/// Edits the child of that name, made first if missing.
+/// Edits the child of that name, added first if missing.
 fn add(parent: &mut Element, name: &str, edit: impl FnOnce(&mut Element)) {
     if parent.get_child(name).is_none() {
         parent.children.push(XMLNode::Element(Element::new(name)));
@@ -263,7 +254,7 @@ mod tests {
 
     /// Masses of all bodies, the world's first.
     fn masses(task: &str, physics: Physics) -> Vec<f64> {
-        let model = engine().model(task, physics).unwrap();
+        let model = engine().model_of(find(task).unwrap().0, physics).unwrap();
         // SAFETY: one mass a body.
         unsafe { model.array(at::BODY_MASS, model.nbody) }.to_vec()
     }

@@ -7,10 +7,11 @@ mod ant;
 mod antmaze;
 mod env;
 mod maze;
-pub(crate) mod mjcf;
+mod mjcf;
 mod planar;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use offing::env::{Env, Physics};
 use offing::home::Home;
@@ -23,6 +24,7 @@ pub(crate) use env::{BareStep, Task};
 pub use maze::Maze;
 
 use crate::Engine;
+use crate::engine::Model;
 use crate::engine::fetch::{self, Wheel};
 
 /// What the simulator needs to know of a task, besides its [`TaskSpec`] of the same name.
@@ -137,9 +139,22 @@ pub(crate) fn find(task: &str) -> Result<(&'static Simulated, &'static TaskSpec)
     })
 }
 
+impl Engine {
+    /// Fetches what `task` needs besides the engine (its body's description) unless it is cached already.
+    /// [`make`] does the same silently; call this first to show progress.
+    pub fn prepare(&self, task: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
+        find(task)?.0.fetch_bodies(self.home(), progress).map(drop)
+    }
+
+    /// The compiled model of a task.
+    pub(crate) fn model_of(&self, task: &Simulated, physics: Physics) -> Result<Arc<Model>> {
+        self.model(task.name, physics, || mjcf::body(self.home(), task, physics))
+    }
+}
+
 impl Simulated {
     /// The directory of the bodies in this task's wheel, fetched first if need be.
-    pub(crate) fn fetch_bodies(&self, home: &Home, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    fn fetch_bodies(&self, home: &Home, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
         let same_wheel = SIMULATED.iter().filter(|other| other.wheel.package == self.wheel.package);
         let mut files: Vec<&str> = same_wheel.flat_map(|other| other.bodies).collect();
         files.sort_unstable();

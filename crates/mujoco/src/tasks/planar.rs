@@ -6,7 +6,7 @@ use offing::env::Physics;
 use super::{Task, control_cost, earns_bonus, start_shaken};
 use crate::engine::Sim;
 
-/// What tells one planar body from another. `qpos` holds x (hidden from the observation), height, angle, then joints.
+/// What distinguishes one planar body from another. `qpos` holds x (hidden from the observation), height, angle, then joints.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planar {
     physics: Physics,

@@ -1,4 +1,4 @@
-//! From a training run to a set of behaviour policies: medium, the way there, and the best.
+//! Picks the behaviour policies of a training run: medium, the steps before it, and the best.
 
 use std::fs;
 use std::path::Path;
@@ -17,12 +17,12 @@ use crate::tasks::Reference;
 
 /// Snapshots on the way from the untrained policy to `medium`, at even distances in training steps, as a replay buffer
 /// would hold them.
-const WAY: u64 = 5;
-/// Episodes that score a chosen snapshot: more than an evaluation on the way has, because the best of many short
+const EARLY: u64 = 5;
+/// Episodes that score a chosen snapshot: more than an evaluation during training has, because the best of many short
 /// evaluations is partly luck.
 const EPISODES: usize = 50;
 /// Candidates for the best that are scored again.
-const CONTENDERS: usize = 5;
+const CANDIDATES: usize = 5;
 
 /// A snapshot chosen for the set.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -33,17 +33,17 @@ pub struct Chosen {
     pub step: u64,
     /// Mean return of sampled actions over fifty episodes.
     pub sampled_return: f64,
-    /// Its normalised score: what the data made by it will have.
+    /// Its normalised score: what the data it generates will have.
     pub normalized: f64,
-    /// What it is there for: `way`, `medium`, `expert`.
+    /// Its use: `way` (a step on the way to medium), `medium` or `expert`.
     pub role: &'static str,
 }
 
-/// Writes `<body>-<number>.safetensors` and their index into `out`: the untrained policy and even steps on the way to
-/// the first snapshot that reaches D4RL's mark for `medium`, that one, and the best of the run.
+/// Writes `<task>-<number>.safetensors` into `out`: the untrained policy, even steps on the way to the first snapshot that
+/// reaches D4RL's score for `medium`, that one, and the best of the run.
 pub fn publish(
     run: &Path,
-    body: &str,
+    task: &str,
     envs: &EnvPool,
     reference: Reference,
     out: &Path,
@@ -53,34 +53,32 @@ pub fn publish(
         .iter()
         .filter_map(|r| Some((r.get("step")?.as_u64()?, r.get("sampled_score")?.as_f64()?)))
         .collect();
-    let again = |step: u64| -> Result<(f64, f64)> {
+    let rescore = |step: u64| -> Result<(f64, f64)> {
         let policy = TanhGaussian::load(&run.join(snapshot(step)))?;
         let mean = evaluate(envs, &policy, EPISODES, step)?.mean();
         Ok((mean, reference.normalise(mean)))
     };
-    let mark = medium_mark(body);
+    let mark = medium_mark(task);
     let mut medium = None;
     for (step, _) in scored.iter().filter(|(_, score)| *score >= mark) {
-        if again(*step)?.1 >= mark {
+        if rescore(*step)?.1 >= mark {
             medium = Some(*step);
             break;
         }
     }
     let medium = medium.ok_or_else(|| {
         let best = scored.iter().map(|(_, score)| *score).fold(f64::NEG_INFINITY, f64::max);
-        Error::file(
-            run,
-            format!("wanted a snapshot of {body} that scores {mark} or more, found {best:.1} at best; train longer"),
-        )
+        let found = format!("found {best:.1} at best; train longer");
+        Error::file(run, format!("wanted a snapshot of {task} that scores {mark} or more, {found}"))
     })?;
     let mut picks: Vec<(u64, &'static str)> =
-        (0..WAY).map(|i| (nearest(&scored, medium * i / WAY), "way")).collect();
+        (0..EARLY).map(|i| (nearest(&scored, medium * i / EARLY), "way")).collect();
     picks.push((medium, "medium"));
     let mut ranked = scored.clone();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
     let mut expert = (f64::NEG_INFINITY, medium);
-    for (step, _) in ranked.iter().take(CONTENDERS) {
-        let score = again(*step)?.1;
+    for (step, _) in ranked.iter().take(CANDIDATES) {
+        let score = rescore(*step)?.1;
         if score > expert.0 {
             expert = (score, *step);
         }
@@ -91,11 +89,11 @@ pub fn publish(
     picks.dedup_by_key(|(step, _)| *step);
     let mut chosen = Vec::new();
     for (number, (step, role)) in picks.into_iter().enumerate() {
-        let file = format!("{body}-{number}.safetensors");
+        let file = format!("{task}-{number}.safetensors");
         let from = run.join(snapshot(step));
         let bytes = fs::read(&from).map_err(|e| Error::io(&from, "read the snapshot", e))?;
         write_atomic(&out.join(&file), |f| std::io::Write::write_all(f, &bytes))?;
-        let (sampled_return, normalized) = again(step)?;
+        let (sampled_return, normalized) = rescore(step)?;
         chosen.push(Chosen { file, step, sampled_return, normalized, role });
     }
     Ok(chosen)

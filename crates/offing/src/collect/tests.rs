@@ -1,4 +1,4 @@
-//! Online training: resumes bit for bit, can be made longer, learns.
+//! Online training: resumes bit for bit, can be extended, learns.
 
 use super::*;
 use crate::env::point_mass::PointMass;
@@ -20,10 +20,10 @@ fn train(cfg: &CollectConfig, dir: &std::path::Path, pool: &ThreadPool, stop_at:
     let make = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::default())) };
     let envs = EnvPool::new(make);
     let mut run = RunDir::open_or_create(dir, "test").unwrap();
-    let watch = &mut |p: &Progress| {
+    let on_progress = &mut |p: &Progress| {
         if p.step >= stop_at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    collect(cfg, &envs, None, &mut run, pool, watch).unwrap()
+    collect(cfg, &envs, None, &mut run, pool, on_progress).unwrap()
 }
 
 fn files(dir: &std::path::Path) -> Vec<(String, Vec<u8>)> {
@@ -84,5 +84,5 @@ fn soft_actor_critic_learns_to_reach_the_middle() {
 #[test]
 fn a_zero_is_named() {
     let cfg = CollectConfig { evaluate_every: 0, ..CollectConfig::default() };
-    assert!(cfg.check().unwrap_err().to_string().contains("evaluate_every"));
+    assert!(cfg.validate().unwrap_err().to_string().contains("evaluate_every"));
 }

@@ -1,7 +1,7 @@
-//! A directory of behaviour policies and the flavours of data they stand for.
+//! A directory of behaviour policies, and which of them generate which flavour of data.
 //!
-//! Files are called `<body>-<number>.safetensors`, numbered along training; an `index.json` beside them may tell the
-//! normalised score of each. `medium` is the first snapshot that reaches D4RL's mark for its body and `expert` the best
+//! Files are called `<task>-<number>.safetensors`, numbered along training; an optional `index.json` beside them holds the
+//! normalised score of each. `medium` is the first snapshot that reaches D4RL's score for its task and `expert` the best
 //! one, unless the caller names them.
 
 use std::fs;
@@ -29,7 +29,7 @@ pub struct PolicySet {
     snapshots: Vec<Snapshot>,
 }
 
-/// Which snapshots to take instead of the default ones.
+/// Snapshots chosen by the caller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SnapshotChoice {
     /// Number of the snapshot that is `medium`.
@@ -67,7 +67,7 @@ impl LoadedPolicy {
 
 #[derive(Clone, Debug)]
 struct Snapshot {
-    body: String,
+    task: String,
     number: usize,
     file: String,
     score: Option<f64>,
@@ -83,12 +83,7 @@ impl PolicySet {
     /// Lists the policies of a directory.
     pub fn open(dir: &Path) -> Result<Self> {
         let index = dir.join("index.json");
-        let scores: Vec<IndexEntry> = match fs::read(&index) {
-            Ok(text) => serde_json::from_slice(&text).map_err(|e| {
-                Error::file(&index, format!("wanted a list of {{\"file\", \"normalized\"}}, found otherwise ({e}); mend or remove it"))
-            })?,
-            Err(_) => Vec::new(),
-        };
+        let scores = fs::read(&index).map_or(Ok(Vec::new()), |text| read_index(&text, &index))?;
         let entries = fs::read_dir(dir).map_err(|e| Error::io(dir, "list the policies", e))?;
         let files = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
         Ok(Self { dir: dir.into(), built_in: None, snapshots: snapshots(files, &scores) })
@@ -97,27 +92,25 @@ impl PolicySet {
     /// The policies whose contents are part of the program, with the text of their index.
     pub fn built_in(files: &'static [(&'static str, &'static [u8])], index: &str) -> Result<Self> {
         let dir = PathBuf::from("built-in policies");
-        let scores: Vec<IndexEntry> = serde_json::from_str(index).map_err(|e| {
-            Error::file(&dir, format!("the index does not read ({e}); mend it and build again"))
-        })?;
+        let scores = read_index(index.as_bytes(), &dir)?;
         let names = files.iter().map(|(name, _)| name.to_string());
         Ok(Self { dir, built_in: Some(files), snapshots: snapshots(names, &scores) })
     }
 
     /// The policies of a flavour, in the order in which their rows follow each other. Each gives an equal share.
     pub fn policies_for(&self, recipe: &GeneratedName, choice: SnapshotChoice) -> Result<Vec<LoadedPolicy>> {
-        let body = &recipe.task;
-        let all: Vec<&Snapshot> = self.snapshots.iter().filter(|s| &s.body == body).collect();
-        let first = *all.first().ok_or_else(|| self.missing(body, "any number"))?;
+        let task = &recipe.task;
+        let all: Vec<&Snapshot> = self.snapshots.iter().filter(|s| &s.task == task).collect();
+        let first = *all.first().ok_or_else(|| self.missing(task, "any number"))?;
         let chosen: Vec<&Snapshot> = match recipe.flavour.as_str() {
             "random" => vec![first],
-            "medium" => vec![self.medium(&all, body, choice)?],
+            "medium" => vec![self.medium(&all, task, choice)?],
             "medium-replay" => {
-                let medium = self.medium(&all, body, choice)?.number;
+                let medium = self.medium(&all, task, choice)?.number;
                 all.iter().copied().filter(|s| s.number <= medium).collect()
             }
-            "medium-expert" => vec![self.medium(&all, body, choice)?, self.expert(&all, body, choice)?],
-            "expert" => vec![self.expert(&all, body, choice)?],
+            "medium-expert" => vec![self.medium(&all, task, choice)?, self.expert(&all, task, choice)?],
+            "expert" => vec![self.expert(&all, task, choice)?],
             other => {
                 let hint = "known: random, medium, medium-replay, medium-expert, expert".into();
                 return Err(Error::Unknown { kind: "flavour", name: other.into(), hint });
@@ -140,60 +133,66 @@ impl PolicySet {
         Ok(LoadedPolicy { file: file.into(), policy, digest: Sha256::digest(&bytes).into() })
     }
 
-    fn medium<'a>(&self, all: &[&'a Snapshot], body: &str, choice: SnapshotChoice) -> Result<&'a Snapshot> {
+    fn medium<'a>(&self, all: &[&'a Snapshot], task: &str, choice: SnapshotChoice) -> Result<&'a Snapshot> {
         if let Some(number) = choice.medium {
-            return self.numbered(all, body, number);
+            return self.numbered(all, task, number);
         }
-        let mark = medium_mark(body);
+        let mark = medium_mark(task);
         (all.iter().copied().find(|s| s.score.is_some_and(|score| score >= mark)))
-            .ok_or_else(|| self.unscored("medium", body, &format!("a snapshot of score {mark} or more")))
+            .ok_or_else(|| self.unscored("medium", task, &format!("a snapshot of score {mark} or more")))
     }
 
-    fn expert<'a>(&self, all: &[&'a Snapshot], body: &str, choice: SnapshotChoice) -> Result<&'a Snapshot> {
+    fn expert<'a>(&self, all: &[&'a Snapshot], task: &str, choice: SnapshotChoice) -> Result<&'a Snapshot> {
         if let Some(number) = choice.expert {
-            return self.numbered(all, body, number);
+            return self.numbered(all, task, number);
         }
         let scored = all.iter().copied().filter_map(|s| s.score.map(|score| (score, s)));
         (scored.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, s)| s))
-            .ok_or_else(|| self.unscored("expert", body, "at least one scored snapshot"))
+            .ok_or_else(|| self.unscored("expert", task, "at least one scored snapshot"))
     }
 
-    fn numbered<'a>(&self, all: &[&'a Snapshot], body: &str, number: usize) -> Result<&'a Snapshot> {
+    fn numbered<'a>(&self, all: &[&'a Snapshot], task: &str, number: usize) -> Result<&'a Snapshot> {
         all.iter()
             .copied()
             .find(|s| s.number == number)
-            .ok_or_else(|| self.missing(body, &number.to_string()))
+            .ok_or_else(|| self.missing(task, &number.to_string()))
     }
 
-    fn missing(&self, body: &str, number: &str) -> Error {
-        let wanted = format!("{body}-<{number}>.safetensors");
+    fn missing(&self, task: &str, number: &str) -> Error {
+        let wanted = format!("{task}-<{number}>.safetensors");
         Error::file(
             &self.dir,
             format!("wanted a policy file {wanted}, found none; give another --policies directory"),
         )
     }
 
-    fn unscored(&self, flavour: &str, body: &str, wanted: &str) -> Error {
+    fn unscored(&self, flavour: &str, task: &str, wanted: &str) -> Error {
         Error::file(
             self.dir.join("index.json"),
             format!(
-                "wanted {wanted} for {body}, found none; name the snapshot yourself with --{flavour} NUMBER"
+                "wanted {wanted} for {task}, found none; name the snapshot yourself with --{flavour} NUMBER"
             ),
         )
     }
 }
 
-/// The snapshots among some file names, by body and number.
+fn read_index(text: &[u8], path: &Path) -> Result<Vec<IndexEntry>> {
+    let wanted = r#"a list of {"file", "normalized"}"#;
+    serde_json::from_slice(text)
+        .map_err(|e| Error::file(path, format!("wanted {wanted}, found otherwise ({e}); fix or remove it")))
+}
+
+/// The snapshots among some file names, by task and number.
 fn snapshots(files: impl Iterator<Item = String>, scores: &[IndexEntry]) -> Vec<Snapshot> {
     let mut found: Vec<Snapshot> = files
         .filter_map(|file| {
-            let (body, number) = file.strip_suffix(".safetensors")?.rsplit_once('-')?;
-            let (body, number) = (body.to_string(), number.parse().ok()?);
+            let (task, number) = file.strip_suffix(".safetensors")?.rsplit_once('-')?;
+            let (task, number) = (task.to_string(), number.parse().ok()?);
             let score = scores.iter().find(|s| s.file == file).and_then(|s| s.normalized);
-            Some(Snapshot { body, number, score, file })
+            Some(Snapshot { task, number, score, file })
         })
         .collect();
-    found.sort_by(|a, b| (&a.body, a.number).cmp(&(&b.body, b.number)));
+    found.sort_by(|a, b| (&a.task, a.number).cmp(&(&b.task, b.number)));
     found
 }
 
@@ -206,7 +205,7 @@ mod tests {
         let scores = [3.0, 39.0, 25.0, 40.0, 27.0, 46.0, 98.0, 45.0, 103.0, 87.0, 37.0];
         let snapshots = (0..11)
             .map(|number| Snapshot {
-                body: "hopper".into(),
+                task: "hopper".into(),
                 number,
                 file: format!("hopper-{number}.safetensors"),
                 score: Some(scores[number]),

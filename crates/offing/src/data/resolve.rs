@@ -6,6 +6,7 @@ use super::catalogue::{Catalogue, GeneratedName, Located, Origin, d4rl_id};
 use super::{Dataset, ReadOptions, read};
 use crate::env::{GenerateOptions, Simulators};
 use crate::error::{Error, Result};
+use crate::tasks::task_of;
 
 /// Finds, generates and reads datasets.
 pub struct Resolver<'a> {
@@ -150,8 +151,8 @@ fn resolve(catalogue: &Catalogue, name: &str, rows: Option<usize>) -> Result<Res
     Ok(match (&sized[..], &all[..]) {
         // Perhaps by other policies or with another seed: it is the one there is.
         ([one], _) => read(one),
-        // The ants of the mazes need a policy that offing does not have.
-        ([], [one]) if set.task.starts_with("antmaze") => read(one),
+        // Without behaviour policies of its own offing cannot generate another.
+        ([], [one]) if task_of(&set.task).is_none_or(|task| !task.built_in_policies) => read(one),
         _ => Resolved::Generate(set, rows),
     })
 }

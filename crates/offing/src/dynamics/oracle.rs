@@ -5,7 +5,7 @@
 //! use offing::env::{Env, EnvPool, point_mass::PointMass};
 //! use offing::Mat;
 //! let make = || Ok(Box::new(PointMass::new()) as Box<dyn Env>);
-//! let oracle = Oracle::new(EnvPool::new(&make)).unwrap();
+//! let oracle = Oracle::new(EnvPool::new(make)).unwrap();
 //! let replay = oracle.replay(&Mat::ones((5, 4)), &Mat::zeros((5, 2))).unwrap();
 //! assert!(replay.lost.is_empty() && replay.batch.next_obs[[0, 0]] > 1.0);
 //! ```

@@ -1,6 +1,6 @@
 //! What a simulator must offer.
 //!
-//! Simulators compute in f64 and say so in their observations; rows are cast to f32 once, where they are stored.
+//! Simulators compute in f64, and their observations are f64; rows are cast to f32 once, where they are stored.
 
 mod physics;
 pub mod point_mass;
@@ -66,18 +66,18 @@ pub trait Env: Send {
     fn reset(&mut self, seed: u64);
     /// The current observation.
     fn obs(&self) -> &[f64];
-    /// Applies one action for one control interval. Actions are clamped to nothing here: entries beyond ±1 are passed
-    /// to the engine, whose actuators clamp them, and enter the control cost as they are, as in Gymnasium.
+    /// Applies one action for one control interval. Entries beyond ±1 reach the engine, whose actuators clamp them, and
+    /// enter the control cost as they are, as in Gymnasium.
     fn step(&mut self, act: &[f32]) -> StepResult;
     /// The state the engine is in.
     fn state(&self) -> SimState;
     /// Puts the engine into exactly this state; the step count starts again at 0.
     fn set_state(&mut self, state: &SimState) -> Result<()>;
-    /// Puts the engine into the state behind an observation, as far as the observation tells it.
+    /// Puts the engine into the state behind an observation, as far as the observation shows it.
     fn resume_from(&mut self, obs: &[f64]) -> Result<Resumed>;
     /// Whether the engine lost a state to numbers too large to compute with since the last reset, resume or
-    /// [`Env::set_state`]. MuJoCo then goes on from its initial state without a word, so what was observed since says
-    /// nothing about the state asked for.
+    /// [`Env::set_state`]. MuJoCo then silently restarts from its initial state, so later observations say nothing
+    /// about the state asked for.
     fn unstable(&self) -> bool {
         false
     }

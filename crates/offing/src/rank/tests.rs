@@ -35,14 +35,8 @@ impl Policy for Clumsy {
 
 fn data(rows: usize) -> Dataset {
     let new = || -> Result<Box<dyn Env>> { Ok(Box::new(PointMass::new())) };
-    generate(
-        "point-mass",
-        &EnvPool::new(new),
-        &[BehaviourBlock { rows, behaviour: &Clumsy }],
-        0,
-        &mut |_| (),
-    )
-    .unwrap()
+    generate("point-mass", &EnvPool::new(new), &[BehaviourBlock { rows, behaviour: &Clumsy }], 0, &mut |_| ())
+        .unwrap()
 }
 
 /// a = tanh(−gain · (x + v)): the larger the gain, the sooner it is in the middle.

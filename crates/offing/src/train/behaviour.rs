@@ -6,7 +6,7 @@ use crate::data::Dataset;
 use crate::env::Physics;
 use crate::error::Result;
 use crate::run::RunDir;
-use crate::tasks::{Reference, reference};
+use crate::tasks::{Reference, reference_under};
 
 /// The file of a run that says what it learnt from.
 pub const DATA_CARD: &str = "data.json";
@@ -19,9 +19,9 @@ pub(super) fn write_data_card(run: &RunDir, data: &Dataset, physics: Physics) ->
     run.write(DATA_CARD, format!("{card:#}\n").as_bytes()).map(drop)
 }
 
-/// Reference returns, where they apply: v5 counts rewards differently, so it has none.
+/// Reference returns, where they apply.
 pub fn reference_of(data: &Dataset, physics: Physics) -> Option<Reference> {
-    reference(&data.name).filter(|_| physics != Physics::GymnasiumV5)
+    reference_under(&data.name, physics)
 }
 
 /// What the data's own episodes reached: mean return, and its normalised score.
