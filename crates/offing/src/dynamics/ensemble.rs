@@ -152,7 +152,7 @@ impl Ensemble {
     pub fn save(&self) -> Tensors {
         let mut out = Tensors::default();
         self.stack.save("model", &mut out);
-        self.scaler.save(&mut out);
+        self.scaler.save("scaler.", &mut out);
         let values = |bounds: &[Scalar]| bounds.iter().map(|b| b.value).collect::<Vec<_>>();
         out.put_f64("max_log_var", &values(&self.bounds.max));
         out.put_f64("min_log_var", &values(&self.bounds.min));
@@ -213,7 +213,7 @@ impl Ensemble {
         if elites.iter().any(|&e| e >= members) {
             return Err(invalid!("a model: wanted elites below {members}, found {elites:?}"));
         }
-        let scaler = Scaler::load_from(from, inputs)?;
+        let scaler = Scaler::from_tensors("scaler.", from, inputs)?;
         Ok(Self::assemble(stack, scaler, bounds, elites, from.f64("holdout", members)?, pool))
     }
 
@@ -248,7 +248,7 @@ impl Ensemble {
         };
         self.scratch.with(make, |s| {
             for i in 0..n {
-                load(&self.scaler, obs, act, rows.at(i), &mut s.x, i);
+                self.scaler.load(obs, act, rows.at(i), &mut s.x, i);
             }
             s.trace.forward(self.stack.net(member), Weights::Current, &s.x, n);
             s.head.deviations(self.stack.simd(), &s.trace.out, n);
@@ -365,14 +365,6 @@ impl RowIndices<'_> {
     }
 }
 
-fn load(scaler: &Scaler, obs: &Mat, act: &Mat, row: usize, x: &mut PackedMatrix, to: usize) {
-    let (obs, act) = (obs.row(row), act.row(row));
-    match (obs.as_slice(), act.as_slice()) {
-        (Some(obs), Some(act)) => scaler.load(obs, act, x, to),
-        _ => scaler.load(&obs.to_vec(), &act.to_vec(), x, to),
-    }
-}
-
 /// Mean squared error of each member's means on the rows `held`, over rows and columns of (s' − s, r).
 pub(super) fn holdout_error(
     stack: &MlpEnsemble,
@@ -389,7 +381,7 @@ pub(super) fn holdout_error(
         let mut x = PackedMatrix::new(rows.len(), stack.shape().inputs(0));
         let mut trace = Activations::forward_only(stack.shape(), rows.len());
         for (i, &row) in rows.iter().enumerate() {
-            load(scaler, &data.obs, &data.act, row as usize, &mut x, i);
+            scaler.load(&data.obs, &data.act, row as usize, &mut x, i);
         }
         trace.forward(stack.net(member), Weights::Current, &x, rows.len());
         for (i, &row) in rows.iter().enumerate() {

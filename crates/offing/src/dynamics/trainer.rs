@@ -239,7 +239,7 @@ impl<'a> Trainer<'a> {
             let flat: Vec<f64> = bounds.iter().flat_map(|b| [b.value, b.m, b.v]).collect();
             out.put_f64(name, &flat);
         }
-        self.scaler.save(&mut out);
+        self.scaler.save("scaler.", &mut out);
         out.put_u64("state", &[s.updates, s.epoch, s.position, s.stale, u64::from(s.finished)]);
         out.put_f64("loss_sum", &[s.loss_sum]);
         out.put_f64("best_error", &s.best_error);
@@ -258,7 +258,7 @@ impl<'a> Trainer<'a> {
             Ok(flat.as_chunks::<3>().0.iter().map(|&[value, m, v]| Scalar { value, m, v }).collect())
         };
         let bounds = Bounds { max: read("max_log_var")?, min: read("min_log_var")? };
-        let scaler = Scaler::load_from(from, self.rows.obs_dim() + self.rows.act_dim())?;
+        let scaler = Scaler::from_tensors("scaler.", from, self.rows.obs_dim() + self.rows.act_dim())?;
         let counts = from.u64("state", 5)?;
         self.state = State {
             updates: counts[0],
