@@ -2,6 +2,7 @@
 
 use ndarray::{Array1, Array2, Axis};
 
+use crate::error::{Result, ensure};
 use crate::prefetch::fetch_early;
 
 /// A row-major matrix of f32.
@@ -67,6 +68,17 @@ impl Batch {
     /// Width of an action.
     pub fn act_dim(&self) -> usize {
         self.act.ncols()
+    }
+
+    /// Refuses rows of other widths than wanted; `whose` begins the message.
+    pub(crate) fn check_widths(&self, whose: &str, obs_dim: usize, act_dim: usize) -> Result<()> {
+        let (obs, act) = (self.obs_dim(), self.act_dim());
+        ensure!(
+            (obs, act) == (obs_dim, act_dim),
+            "{whose}: wanted {obs_dim} observation and {act_dim} action columns, found {obs} and {act}; use rows of the \
+             same task"
+        );
+        Ok(())
     }
 
     /// The given rows, in the given order.

@@ -11,7 +11,7 @@ use super::ensemble::Ensemble;
 use super::head::Bounds;
 use super::part::{self, ModelShard};
 use crate::batch::Batch;
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, ensure, invalid};
 use crate::nn::{Keep, MlpEnsemble, Scalar, Tensors, TrainStep};
 
 /// The knobs of the adversary.
@@ -36,16 +36,13 @@ impl Default for AdversaryConfig {
 impl AdversaryConfig {
     /// Says what is wrong with the values for networks of so many layers, if anything.
     pub fn validate_for(&self, layers: usize) -> Result<()> {
-        if !(self.lr > 0.0 && self.lr.is_finite()) {
-            return Err(invalid!("adversary.step.lr: wanted a positive number, found {}", self.lr));
-        }
-        if self.decay.len() != layers {
-            return Err(invalid!(
-                "adversary.step.decay: wanted {layers} numbers, one for each hidden layer and one for the output, found \
-                 {}; leave it out to take the ensemble's",
-                self.decay.len()
-            ));
-        }
+        let (lr, decay) = (self.lr, self.decay.len());
+        ensure!(lr > 0.0 && lr.is_finite(), "adversary.step.lr: wanted a positive number, found {lr}");
+        ensure!(
+            decay == layers,
+            "adversary.step.decay: wanted {layers} numbers, one for each hidden layer and one for the output, found \
+             {decay}; leave it out to take the ensemble's"
+        );
         Ok(())
     }
 }
@@ -258,35 +255,25 @@ impl Adversary {
         real: &Batch,
     ) -> Result<()> {
         let at = format!("adversary step {}", self.steps + 1);
-        if model.stack.shape() != self.moments.shape() || model.members() != self.moments.nets() {
-            return Err(invalid!("{at}: wanted the model it was made for, found one of another shape"));
-        }
+        ensure!(
+            model.stack.shape() == self.moments.shape() && model.members() == self.moments.nets(),
+            "{at}: wanted the model it was made for, found one of another shape"
+        );
         for (name, rows) in [("imagined", imagined), ("real", real)] {
             check_rows(rows).map_err(|e| invalid!("{at}: {}", e.to_string().replace("training", name)))?;
-            if rows.obs_dim() != model.obs_dim() || rows.act_dim() != model.act_dim() {
-                return Err(invalid!(
-                    "{at}: wanted {name} rows with {} observations and {} actions, found {} and {}",
-                    model.obs_dim(),
-                    model.act_dim(),
-                    rows.obs_dim(),
-                    rows.act_dim()
-                ));
-            }
+            rows.check_widths(&format!("{at}: {name} rows"), model.obs_dim(), model.act_dim())?;
         }
-        if real.is_empty() || advantage.len() != imagined.len() {
-            return Err(invalid!(
-                "{at}: wanted real rows and an advantage for each imagined row, found {} real rows and {} advantages for {}",
-                real.len(),
-                advantage.len(),
-                imagined.len()
-            ));
-        }
+        let (imagined, advantages) = (imagined.len(), advantage.len());
+        ensure!(
+            !real.is_empty() && advantages == imagined,
+            "{at}: wanted real rows and an advantage for each imagined row, found {} real rows and {advantages} \
+             advantages for {imagined}",
+            real.len()
+        );
         if let Some(i) = advantage.iter().position(|a| !a.is_finite()) {
             return Err(invalid!("{at}: wanted finite advantages, found {} at row {i}", advantage[i]));
         }
-        if !lambda.is_finite() {
-            return Err(invalid!("{at}: wanted a finite lambda, found {lambda}"));
-        }
+        ensure!(lambda.is_finite(), "{at}: wanted a finite lambda, found {lambda}");
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Rows for training: checks, hold-out split, standardisation.
 
 use crate::batch::{Batch, Mat};
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, ensure, invalid};
 use crate::nn::{PackedMatrix, Tensors};
 use crate::rng::Rng;
 
@@ -116,9 +116,10 @@ pub fn check_rows(rows: &Batch) -> Result<()> {
             rows.next_obs.ncols()
         ));
     }
-    if rows.obs_dim() == 0 || rows.act_dim() == 0 {
-        return Err(invalid!("training rows: wanted at least one observation and one action column"));
-    }
+    ensure!(
+        rows.obs_dim() > 0 && rows.act_dim() > 0,
+        "training rows: wanted at least one observation and one action column"
+    );
     for (name, mat) in [("obs", &rows.obs), ("act", &rows.act), ("next_obs", &rows.next_obs)] {
         if let Some(((row, col), value)) = mat.indexed_iter().find(|(_, v)| !v.is_finite()) {
             return Err(not_finite(name, row, col, *value));

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::data::{Scaler, check_rows, split};
 use crate::batch::{Batch, Mat};
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, ensure, invalid};
 use crate::nn::{Activation, Fitter, Init, Keep, MlpEnsemble, Shape, Tensors, ThreadPool, Weights, math};
 use crate::rng::Rng;
 
@@ -37,19 +37,15 @@ impl Default for LearnedConfig {
 impl LearnedConfig {
     /// Says what is wrong with the values, and whether these rows teach nothing, if they do not.
     pub(super) fn validate_for(&self, rows: &Batch) -> Result<()> {
-        let fail = |what: String| Err(invalid!("model.termination.classifier.{what}"));
-        if self.hidden.contains(&0) {
-            return fail(format!("hidden: wanted widths of at least 1, found {:?}", self.hidden));
-        }
-        if self.batch_size < 2 {
-            return fail(format!("batch_size: wanted at least 2, found {}", self.batch_size));
-        }
-        if !(self.lr > 0.0 && self.lr.is_finite()) {
-            return fail(format!("lr: wanted a positive number, found {}", self.lr));
-        }
-        if !(0.0..1.0).contains(&self.threshold) {
-            return fail(format!("threshold: wanted a number from 0 to below 1, found {}", self.threshold));
-        }
+        const KEY: &str = "model.termination.classifier";
+        let Self { hidden, batch_size, lr, threshold, .. } = self;
+        ensure!(!hidden.contains(&0), "{KEY}.hidden: wanted widths of at least 1, found {hidden:?}");
+        ensure!(*batch_size >= 2, "{KEY}.batch_size: wanted at least 2, found {batch_size}");
+        ensure!(*lr > 0.0 && lr.is_finite(), "{KEY}.lr: wanted a positive number, found {lr}");
+        ensure!(
+            (0.0..1.0).contains(threshold),
+            "{KEY}.threshold: wanted a number from 0 to below 1, found {threshold}"
+        );
         let ended = rows.done.iter().filter(|done| **done).count();
         if ended == 0 || ended == rows.len() {
             return Err(one_sided(ended, rows.len() - ended));
@@ -115,13 +111,8 @@ impl LearnedTermination {
                 0.0
             });
         }
-        if stack.not_finite().is_some() {
-            return Err(invalid!(
-                "the termination classifier became non-finite within {} updates; lower its lr ({})",
-                cfg.updates,
-                cfg.lr
-            ));
-        }
+        let finite = stack.not_finite().is_none();
+        ensure!(finite, "the termination classifier became non-finite; lower its lr ({})", cfg.lr);
         // Trained at even odds: p/(1−p) of the data is the network's odds times ended/others.
         let odds = (ended.len() as f32 / others.len() as f32).ln();
         let cut = (cfg.threshold / (1.0 - cfg.threshold)).ln() - odds;

@@ -3,7 +3,7 @@
 use super::count::CountConfig;
 use crate::batch::{Batch, Mat};
 use crate::dynamics::Scaler;
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, ensure, invalid};
 use crate::nn::{
     Activation, Activations, Field, Init, Keep, MlpEnsemble, PackedMatrix, Shape, Shard, Tensors, ThreadPool,
     TrainStep, Weights, math,
@@ -114,13 +114,11 @@ impl Coder {
             encoder.train(&alone, 0..1, 1, |_| &work.encode, &step);
             decoder.train(&alone, 0..1, 1, |_| &work.decode, &step);
         }
-        if encoder.not_finite().or(decoder.not_finite()).is_some() {
-            return Err(invalid!(
-                "count: the autoencoder became non-finite within {} updates; lower its lr ({})",
-                cfg.updates,
-                cfg.lr
-            ));
-        }
+        ensure!(
+            encoder.not_finite().or(decoder.not_finite()).is_none(),
+            "count: the autoencoder became non-finite; lower its lr ({})",
+            cfg.lr
+        );
         let mut error = 0.0;
         for chunk in order[..held].chunks(rows) {
             chunk

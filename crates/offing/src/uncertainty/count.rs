@@ -15,7 +15,7 @@ use super::coder::{Coder, Trunk, linear};
 use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::{Batch, Mat};
 use crate::dynamics::{Ensemble, EnsembleConfig, Members, ModelStep};
-use crate::error::{Result, invalid};
+use crate::error::{Result, ensure, invalid};
 use crate::nn::ThreadPool;
 
 /// The sizes of the tables.
@@ -101,15 +101,7 @@ impl Count {
         seed: u64,
     ) -> Result<Self> {
         config.validate_for(data.len(), model.members())?;
-        if (data.obs_dim(), data.act_dim()) != (model.obs_dim(), model.act_dim()) {
-            return Err(invalid!(
-                "count: wanted rows of the model's {} observations and {} actions, found {} and {}",
-                model.obs_dim(),
-                model.act_dim(),
-                data.obs_dim(),
-                data.act_dim()
-            ));
-        }
+        data.check_widths("count", model.obs_dim(), model.act_dim())?;
         let weights = model.save();
         let mut coders: Vec<(f64, Result<Coder>)> = Vec::new();
         coders.resize_with(model.members(), || (f64::INFINITY, Err(invalid!("not trained yet"))));
@@ -207,25 +199,21 @@ impl EstimatorConfig for CountConfig {
 impl CountConfig {
     /// Finds settings that cannot work for so many rows and a model of so many members.
     fn validate_for(&self, rows: usize, members: usize) -> Result<()> {
-        let fail = |what: String| Err(invalid!("count: {what}"));
-        if !(1..=64).contains(&self.bits) {
-            return fail(format!("wanted from 1 to 64 bits, found {}; the authors use 32 and 50", self.bits));
-        }
-        if self.elites == 0 || self.elites > members {
-            return fail(format!("wanted from 1 to {members} elites (members), found {}", self.elites));
-        }
-        if !(0.0..1.0).contains(&self.noise) {
-            return fail(format!("wanted noise from 0 to below 1, found {}", self.noise));
-        }
-        if self.batch_size == 0 || self.updates == 0 || !(self.lr > 0.0 && self.lr.is_finite()) {
-            return fail(format!(
-                "wanted positive batch_size, updates and lr, found {}, {} and {}",
-                self.batch_size, self.updates, self.lr
-            ));
-        }
-        if rows < 20 {
-            return fail(format!("wanted at least 20 rows of data, found {rows}"));
-        }
+        let Self { bits, elites, noise, updates, batch_size, lr, .. } = *self;
+        ensure!(
+            (1..=64).contains(&bits),
+            "count: wanted from 1 to 64 bits, found {bits}; the authors use 32 and 50"
+        );
+        ensure!(
+            (1..=members).contains(&elites),
+            "count: wanted from 1 to {members} elites (members), found {elites}"
+        );
+        ensure!((0.0..1.0).contains(&noise), "count: wanted noise from 0 to below 1, found {noise}");
+        ensure!(
+            batch_size > 0 && updates > 0 && lr > 0.0 && lr.is_finite(),
+            "count: wanted positive batch_size, updates and lr, found {batch_size}, {updates} and {lr}"
+        );
+        ensure!(rows >= 20, "count: wanted at least 20 rows of data, found {rows}");
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use super::pullback::PullbackConfig;
 use super::smooth::Radial;
 use super::space::{moments, standardise};
 use crate::batch::{Batch, Mat};
-use crate::error::{Result, invalid};
+use crate::error::{Result, ensure};
 use crate::nn::{
     Activation, Activations, Init, Keep, MlpEnsemble, PackedMatrix, Shape, Shard, ThreadPool, TrainStep,
     Weights,
@@ -71,14 +71,8 @@ impl Latent {
             work.pass(&it, cfg.kl_weight, &mut rng);
             it.train(&work, TrainStep::new(cfg.lr, update));
         }
-        let bad = [&it.encoder, &it.forward, &it.decoder].into_iter().any(|s| s.not_finite().is_some());
-        if bad {
-            return Err(invalid!(
-                "pullback: the latent model became non-finite within {} updates; lower its lr ({})",
-                cfg.updates,
-                cfg.lr
-            ));
-        }
+        let finite = [&it.encoder, &it.forward, &it.decoder].iter().all(|net| net.not_finite().is_none());
+        ensure!(finite, "pullback: the latent model became non-finite; lower its lr ({})", cfg.lr);
         Ok(it)
     }
 

@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 use offing_knn::{NeighborIndex, Tree};
 use serde::{Deserialize, Serialize};
 
-use super::space::Space;
-use super::sumo::{Sumo, SumoConfig, fault, tree};
+use super::space::{Space, tree_config};
+use super::sumo::{Sumo, SumoConfig};
 use crate::batch::Batch;
 use crate::checksum::{Checksum, of_bytes};
 use crate::error::{Error, Result, invalid};
@@ -46,7 +46,7 @@ impl Sumo {
         use super::Uncertainty;
         self.max_loo_score();
         let max_distance = *self.max_distance.get().expect("the baseline was just found");
-        self.index.save(file).map_err(fault)?;
+        self.index.save(file)?;
         let card = IndexInfo {
             version: VERSION,
             config: self.config.clone(),
@@ -83,7 +83,7 @@ impl Sumo {
                 "wanted the index this card was saved with, found another; save both again",
             ));
         }
-        let index = Tree::load(&tree(&card.config, threads), file).map_err(fault)?;
+        let index = Tree::load(&tree_config(card.config.metric, threads), file)?;
         let fits = (index.len(), index.dim(), index.metric())
             == (card.rows, card.space.dim(), card.config.metric.into());
         if !fits {
