@@ -97,8 +97,11 @@ pub fn write_atomic(
 }
 
 /// Writes JSON, whole or not at all.
-pub fn write_json(path: &Path, value: &serde_json::Value) -> Result<()> {
-    write_atomic(path, |f| writeln!(f, "{value:#}"))
+pub fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
+    write_atomic(path, |file| {
+        serde_json::to_writer_pretty(&mut *file, value)?;
+        file.write_all(b"\n")
+    })
 }
 
 /// Like [`write_atomic`] for writers that open the file themselves: `fill` gets the temporary path to create.

@@ -19,7 +19,7 @@ use super::trainer::{FitProgress, FitReport, Trainer};
 use crate::batch::Batch;
 use crate::checksum::{Checksum, of_bytes};
 use crate::error::{Error, Result, invalid};
-use crate::home::{Home, write_atomic};
+use crate::home::{Home, write_atomic, write_json};
 use crate::nn::{Tensors, ThreadPool};
 
 /// Counts changes of the training code or of the files that make older models no longer what a fit would
@@ -239,10 +239,7 @@ fn keep(trainer: Trainer<'_>, fit: &FitRequest<'_>, dir: &Path) -> Result<Cached
         updates: now.updates,
         fit: report.clone(),
     };
-    write_atomic(&path, |file| {
-        serde_json::to_writer_pretty(&mut *file, &written)?;
-        file.write_all(b"\n")
-    })?;
+    write_json(&path, &written)?;
     // The model is safe; a checkpoint that cannot be removed only takes space.
     let _ = fs::remove_file(trainer_file(dir));
     let (epochs, updates) = (now.epoch, now.updates);

@@ -143,11 +143,6 @@ impl Ensemble {
         self.stack.shape().inputs(0) - self.obs_dim()
     }
 
-    /// Floating-point operations of the matrix products that one row through one member needs.
-    pub fn row_flop(&self) -> f64 {
-        (2 * self.stack.shape().multiplies()) as f64
-    }
-
     /// The whole model as named tensors (without its termination function, which is configuration).
     pub fn save(&self) -> Tensors {
         let mut out = Tensors::default();

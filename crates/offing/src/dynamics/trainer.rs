@@ -33,7 +33,7 @@ pub struct Trainer<'a> {
 }
 
 /// Where training stands, beside the weights.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct State {
     updates: u64,
     epoch: u64,
@@ -113,16 +113,7 @@ impl<'a> Trainer<'a> {
             bounds: Bounds::new(obs + 1, cfg.max_log_var, cfg.min_log_var),
             shards: Vec::new(),
             dbounds: [vec![0.0; obs + 1], vec![0.0; obs + 1]],
-            state: State {
-                updates: 0,
-                epoch: 0,
-                position: 0,
-                stale: 0,
-                finished: false,
-                loss_sum: 0.0,
-                best_error: unknown.clone(),
-                last_error: unknown,
-            },
+            state: State { best_error: unknown.clone(), last_error: unknown, ..State::default() },
         };
         trainer.draw_order();
         Ok(trainer)
@@ -157,10 +148,8 @@ impl<'a> Trainer<'a> {
             self.order = order;
             self.state.loss_sum += loss?;
             self.state.position += 1;
-            if last == self.train.len() {
-                return self.end_epoch();
-            }
-            if self.cfg.max_updates.is_some_and(|most| self.state.updates >= most) {
+            let enough = self.cfg.max_updates.is_some_and(|most| self.state.updates >= most);
+            if enough || last == self.train.len() {
                 return self.end_epoch();
             }
         }

@@ -44,7 +44,7 @@ impl Provenance {
         let mut all = Self::of_run(dir);
         if !all.contains(&self) {
             all.push(self);
-            write_json(&dir.join(MADE_BY), &serde_json::json!(all))?;
+            write_json(&dir.join(MADE_BY), &all)?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! The card holds what the tree does not know: the settings, the scale of the columns, the data's largest leave-one-out
 //! distance and where episodes begin. A saved index plus a threshold is all that a run-time alarm needs.
 
-use std::io::Write;
+use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ use super::sumo::{Sumo, SumoConfig};
 use crate::batch::Batch;
 use crate::checksum::{Checksum, of_bytes};
 use crate::error::{Error, Result, invalid};
-use crate::home::{Home, write_atomic};
+use crate::home::{Home, write_json};
 
 /// Raised when the meaning of the files changes.
 const VERSION: u32 = 1;
@@ -56,10 +56,7 @@ impl Sumo {
             episode_starts: episodes.iter().map(|e| e.start).collect(),
             tree: head_hash(file)?,
         };
-        write_atomic(&card_path(file), |out| {
-            serde_json::to_writer_pretty(&mut *out, &card)?;
-            out.write_all(b"\n")
-        })
+        write_json(&card_path(file), &card)
     }
 
     /// Opens what [`Sumo::save`] wrote, with the episodes' rows. The tree is mapped: processes that load it share it.
@@ -131,7 +128,6 @@ fn card_path(file: &Path) -> PathBuf {
 
 /// Hash of the header, which itself holds a checksum over the file.
 fn head_hash(file: &Path) -> Result<String> {
-    use std::io::Read;
     let mut head = Vec::new();
     let opened = std::fs::File::open(file).map_err(|e| Error::io(file, "read", e))?;
     opened.take(4096).read_to_end(&mut head).map_err(|e| Error::io(file, "read", e))?;
