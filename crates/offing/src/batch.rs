@@ -2,7 +2,7 @@
 
 use ndarray::{Array1, Array2, Axis};
 
-use crate::error::{Result, ensure};
+use crate::error::{Result, require};
 use crate::prefetch::fetch_early;
 
 /// A row-major matrix of f32.
@@ -73,7 +73,7 @@ impl Batch {
     /// Refuses rows of other widths than wanted; `whose` begins the message.
     pub(crate) fn check_widths(&self, whose: &str, obs_dim: usize, act_dim: usize) -> Result<()> {
         let (obs, act) = (self.obs_dim(), self.act_dim());
-        ensure!(
+        require!(
             (obs, act) == (obs_dim, act_dim),
             "{whose}: wanted {obs_dim} observation and {act_dim} action columns, found {obs} and {act}; use rows of the \
              same task"

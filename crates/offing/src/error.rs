@@ -17,10 +17,10 @@ pub(crate) fn ensure(ok: bool, key: &str, wanted: &str, found: impl std::fmt::Di
 }
 
 /// Returns [`Error::Invalid`] with a formatted message unless the condition holds.
-macro_rules! ensure {
+macro_rules! require {
     ($holds:expr, $($message:tt)*) => { if !$holds { return Err($crate::error::invalid!($($message)*)); } };
 }
-pub(crate) use ensure;
+pub(crate) use require;
 
 /// What can go wrong, worded for the person who typed the command.
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ use super::ensemble::Ensemble;
 use super::head::Bounds;
 use super::part::{self, ModelShard};
 use crate::batch::Batch;
-use crate::error::{Error, Result, ensure, invalid};
+use crate::error::{Error, Result, invalid, require};
 use crate::nn::{Keep, MlpEnsemble, Scalar, Tensors, TrainStep};
 
 /// The knobs of the adversary.
@@ -37,8 +37,8 @@ impl AdversaryConfig {
     /// Says what is wrong with the values for networks of so many layers, if anything.
     pub fn validate_for(&self, layers: usize) -> Result<()> {
         let (lr, decay) = (self.lr, self.decay.len());
-        ensure!(lr > 0.0 && lr.is_finite(), "adversary.step.lr: wanted a positive number, found {lr}");
-        ensure!(
+        require!(lr > 0.0 && lr.is_finite(), "adversary.step.lr: wanted a positive number, found {lr}");
+        require!(
             decay == layers,
             "adversary.step.decay: wanted {layers} numbers, one for each hidden layer and one for the output, found \
              {decay}; leave it out to take the ensemble's"
@@ -255,7 +255,7 @@ impl Adversary {
         real: &Batch,
     ) -> Result<()> {
         let at = format!("adversary step {}", self.steps + 1);
-        ensure!(
+        require!(
             model.stack.shape() == self.moments.shape() && model.members() == self.moments.nets(),
             "{at}: wanted the model it was made for, found one of another shape"
         );
@@ -264,7 +264,7 @@ impl Adversary {
             rows.check_widths(&format!("{at}: {name} rows"), model.obs_dim(), model.act_dim())?;
         }
         let (imagined, advantages) = (imagined.len(), advantage.len());
-        ensure!(
+        require!(
             !real.is_empty() && advantages == imagined,
             "{at}: wanted real rows and an advantage for each imagined row, found {} real rows and {advantages} \
              advantages for {imagined}",
@@ -273,7 +273,7 @@ impl Adversary {
         if let Some(i) = advantage.iter().position(|a| !a.is_finite()) {
             return Err(invalid!("{at}: wanted finite advantages, found {} at row {i}", advantage[i]));
         }
-        ensure!(lambda.is_finite(), "{at}: wanted a finite lambda, found {lambda}");
+        require!(lambda.is_finite(), "{at}: wanted a finite lambda, found {lambda}");
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::data::held_out;
-use crate::error::{Result, ensure};
+use crate::error::{Result, require};
 use crate::nn::Activation;
 
 /// A probabilistic ensemble (Chua et al. 2018, as in MBPO and MOPO). Defaults are the SUMO paper's.
@@ -76,37 +76,37 @@ impl EnsembleConfig {
     pub fn validate(&self) -> Result<()> {
         const KEY: &str = "model.ensemble";
         let Self { members, elites, hidden, decay, lr, holdout, holdout_max, .. } = self;
-        ensure!(*members > 0, "{KEY}.members: wanted at least 1, found 0; the paper has 7");
-        ensure!(
+        require!(*members > 0, "{KEY}.members: wanted at least 1, found 0; the paper has 7");
+        require!(
             (1..=*members).contains(elites),
             "{KEY}.elites: wanted from 1 to {members} (members), found {elites}; the paper has 5 of 7"
         );
         // A stored model says relu or silu only.
-        ensure!(self.activation != Activation::Tanh, "{KEY}.activation: wanted relu or silu, found tanh");
+        require!(self.activation != Activation::Tanh, "{KEY}.activation: wanted relu or silu, found tanh");
         // A single unit would be taken for an output, which has no activation.
         let wide = hidden.iter().all(|&width| width >= 2);
-        ensure!(wide, "{KEY}.hidden: wanted widths of at least 2, found {hidden:?}");
+        require!(wide, "{KEY}.hidden: wanted widths of at least 2, found {hidden:?}");
         let (layers, found) = (hidden.len() + 1, decay.len());
-        ensure!(
+        require!(
             found == layers,
             "{KEY}.decay: wanted {layers} numbers, one for each hidden layer and one for the output, found {found}"
         );
         for (name, value) in [("batch_size", self.batch_size), ("patience", self.patience)] {
-            ensure!(value > 0, "{KEY}.{name}: wanted at least 1, found 0");
+            require!(value > 0, "{KEY}.{name}: wanted at least 1, found 0");
         }
         // A model without training predicts noise.
         let epochs = self.max_epochs.map(|n| n as u64);
         for (name, most) in [("max_epochs", epochs), ("max_updates", self.max_updates)] {
-            ensure!(most != Some(0), "{KEY}.{name}: wanted at least 1, found 0; leave it out for no limit");
+            require!(most != Some(0), "{KEY}.{name}: wanted at least 1, found 0; leave it out for no limit");
         }
-        ensure!(*lr > 0.0 && lr.is_finite(), "{KEY}.lr: wanted a positive number, found {lr}");
-        ensure!(
+        require!(*lr > 0.0 && lr.is_finite(), "{KEY}.lr: wanted a positive number, found {lr}");
+        require!(
             *holdout > 0.0 && *holdout < 1.0 && *holdout_max > 0,
             "{KEY}.holdout: wanted a share between 0 and 1 and holdout_max of at least 1, found {holdout} and \
              {holdout_max}"
         );
         let (low, high) = (self.min_log_var, self.max_log_var);
-        ensure!(low < high, "{KEY}.min_log_var: wanted less than max_log_var ({high}), found {low}");
+        require!(low < high, "{KEY}.min_log_var: wanted less than max_log_var ({high}), found {low}");
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl EnsembleConfig {
     pub fn validate_for(&self, rows: usize) -> Result<()> {
         let held = held_out(rows, self.holdout, self.holdout_max);
         let (left, least) = (rows.saturating_sub(held), self.batch_size);
-        ensure!(
+        require!(
             left >= least && held > 0,
             "too few rows for a model: wanted at least {least} to train on and 1 to hold out, found {left} and {held}; use \
              more data or a smaller model.ensemble.batch_size"

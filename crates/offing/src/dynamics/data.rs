@@ -1,7 +1,7 @@
 //! Rows for training: checks, hold-out split, standardisation.
 
 use crate::batch::{Batch, Mat};
-use crate::error::{Error, Result, ensure, invalid};
+use crate::error::{Error, Result, invalid, require};
 use crate::nn::{PackedMatrix, Tensors};
 use crate::rng::Rng;
 
@@ -116,7 +116,7 @@ pub fn check_rows(rows: &Batch) -> Result<()> {
             rows.next_obs.ncols()
         ));
     }
-    ensure!(
+    require!(
         rows.obs_dim() > 0 && rows.act_dim() > 0,
         "training rows: wanted at least one observation and one action column"
     );

@@ -25,7 +25,7 @@ use super::termination::Termination;
 use super::trainer::{FitProgress, Trainer};
 use super::{DynamicsModel, Members, ModelStep, Prediction, sampled_batch};
 use crate::batch::{Batch, Mat};
-use crate::error::{Result, ensure, invalid};
+use crate::error::{Result, invalid, require};
 use crate::nn::{
     Activation, Activations, Keep, MlpEnsemble, Noise, PackedMatrix, Scalar, ScratchPool, Shape, Tensors,
     ThreadPool, Weights,
@@ -161,7 +161,7 @@ impl Ensemble {
     /// Takes back weights and bounds that [`Ensemble::save`] gave for this model; its termination function stays.
     pub fn restore(&mut self, from: &Tensors) -> Result<()> {
         let saved = Self::load(from, &self.pool)?;
-        ensure!(
+        require!(
             saved.stack.shape() == self.stack.shape() && saved.members() == self.members(),
             "a model: wanted one of the size in use, found another; the checkpoint belongs to another configuration"
         );
@@ -205,7 +205,7 @@ impl Ensemble {
         let elites: Vec<usize> =
             from.u64("elites", size("elites", 0)?)?.into_iter().map(|e| e as usize).collect();
         let known = elites.iter().all(|&e| e < members);
-        ensure!(known, "a model: wanted elites below {members}, found {elites:?}");
+        require!(known, "a model: wanted elites below {members}, found {elites:?}");
         let scaler = Scaler::from_tensors("scaler.", from, inputs)?;
         Ok(Self::assemble(stack, scaler, bounds, elites, from.f64("holdout", members)?, pool))
     }

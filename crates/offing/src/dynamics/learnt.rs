@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::data::{Scaler, check_rows, split};
 use crate::batch::{Batch, Mat};
-use crate::error::{Error, Result, ensure, invalid};
+use crate::error::{Error, Result, invalid, require};
 use crate::nn::{Activation, Fitter, Init, Keep, MlpEnsemble, Shape, Tensors, ThreadPool, Weights, math};
 use crate::rng::Rng;
 
@@ -39,10 +39,10 @@ impl LearnedConfig {
     pub(super) fn validate_for(&self, rows: &Batch) -> Result<()> {
         const KEY: &str = "model.termination.classifier";
         let Self { hidden, batch_size, lr, threshold, .. } = self;
-        ensure!(!hidden.contains(&0), "{KEY}.hidden: wanted widths of at least 1, found {hidden:?}");
-        ensure!(*batch_size >= 2, "{KEY}.batch_size: wanted at least 2, found {batch_size}");
-        ensure!(*lr > 0.0 && lr.is_finite(), "{KEY}.lr: wanted a positive number, found {lr}");
-        ensure!(
+        require!(!hidden.contains(&0), "{KEY}.hidden: wanted widths of at least 1, found {hidden:?}");
+        require!(*batch_size >= 2, "{KEY}.batch_size: wanted at least 2, found {batch_size}");
+        require!(*lr > 0.0 && lr.is_finite(), "{KEY}.lr: wanted a positive number, found {lr}");
+        require!(
             (0.0..1.0).contains(threshold),
             "{KEY}.threshold: wanted a number from 0 to below 1, found {threshold}"
         );
@@ -112,7 +112,7 @@ impl LearnedTermination {
             });
         }
         let finite = stack.not_finite().is_none();
-        ensure!(finite, "the termination classifier became non-finite; lower its lr ({})", cfg.lr);
+        require!(finite, "the termination classifier became non-finite; lower its lr ({})", cfg.lr);
         // Trained at even odds: p/(1−p) of the data is the network's odds times ended/others.
         let odds = (ended.len() as f32 / others.len() as f32).ln();
         let cut = (cfg.threshold / (1.0 - cfg.threshold)).ln() - odds;

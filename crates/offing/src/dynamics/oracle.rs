@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use super::{DynamicsModel, Members, ModelStep, Prediction};
 use crate::batch::{Batch, Mat};
 use crate::env::{Env, EnvPool, Spec, StepResult};
-use crate::error::{Result, ensure};
+use crate::error::{Result, require};
 use crate::rng::Rng;
 
 /// Rows a thread takes at once with one simulator.
@@ -165,7 +165,7 @@ impl<'a> Oracle<'a> {
     ) -> Result<(Array3<f32>, Vec<Option<StepResult>>, LostRows)> {
         let (rows, steps, width) = (obs.nrows(), acts.dim().1, self.spec.obs_dim);
         let (found, act_rows, act_width) = (obs.ncols(), acts.dim().0, acts.dim().2);
-        ensure!(
+        require!(
             (found, act_rows, act_width) == (width, rows, self.spec.act_dim),
             "steps of {}: wanted {width} observations and {} actions a row, found {found} and {act_width} (rows {rows} and \
              {act_rows}); the rows are of another task",

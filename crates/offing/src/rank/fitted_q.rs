@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::first_states;
 use crate::batch::{Batch, Mat};
 use crate::data::Dataset;
-use crate::error::{Error, Result, ensure};
+use crate::error::{Error, Result, require};
 use crate::nn::{ThreadPool, Weights};
 use crate::replay::gather;
 use crate::rng::Rng;
@@ -59,7 +59,7 @@ pub fn fitted_q(
     watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<FittedQ> {
     let rows = &data.rows;
-    ensure!(
+    require!(
         cfg.steps > 0 && cfg.batch > 0,
         "fitted Q: wanted at least one step and one row a batch, found 0"
     );
@@ -87,7 +87,7 @@ pub fn fitted_q(
         });
         let loss = q.critic_step(&batch, &y);
         q.sync_targets();
-        ensure!(
+        require!(
             loss.is_finite(),
             "fitted Q: the error became {loss} at step {}; lower its learning rate",
             step + 1

@@ -3,7 +3,7 @@
 use super::count::CountConfig;
 use crate::batch::{Batch, Mat};
 use crate::dynamics::Scaler;
-use crate::error::{Error, Result, ensure, invalid};
+use crate::error::{Error, Result, invalid, require};
 use crate::nn::{
     Activation, Activations, Field, Init, Keep, MlpEnsemble, PackedMatrix, Shape, Shard, Tensors, ThreadPool,
     TrainStep, Weights, math,
@@ -114,7 +114,7 @@ impl Coder {
             encoder.train(&alone, 0..1, 1, |_| &work.encode, &step);
             decoder.train(&alone, 0..1, 1, |_| &work.decode, &step);
         }
-        ensure!(
+        require!(
             encoder.not_finite().or(decoder.not_finite()).is_none(),
             "count: the autoencoder became non-finite; lower its lr ({})",
             cfg.lr

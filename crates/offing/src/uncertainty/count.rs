@@ -15,7 +15,7 @@ use super::coder::{Coder, Trunk, linear};
 use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::{Batch, Mat};
 use crate::dynamics::{Ensemble, EnsembleConfig, Members, ModelStep};
-use crate::error::{Result, ensure, invalid};
+use crate::error::{Result, invalid, require};
 use crate::nn::ThreadPool;
 
 /// The sizes of the tables.
@@ -200,20 +200,20 @@ impl CountConfig {
     /// Finds settings that cannot work for so many rows and a model of so many members.
     fn validate_for(&self, rows: usize, members: usize) -> Result<()> {
         let Self { bits, elites, noise, updates, batch_size, lr, .. } = *self;
-        ensure!(
+        require!(
             (1..=64).contains(&bits),
             "count: wanted from 1 to 64 bits, found {bits}; the authors use 32 and 50"
         );
-        ensure!(
+        require!(
             (1..=members).contains(&elites),
             "count: wanted from 1 to {members} elites (members), found {elites}"
         );
-        ensure!((0.0..1.0).contains(&noise), "count: wanted noise from 0 to below 1, found {noise}");
-        ensure!(
+        require!((0.0..1.0).contains(&noise), "count: wanted noise from 0 to below 1, found {noise}");
+        require!(
             batch_size > 0 && updates > 0 && lr > 0.0 && lr.is_finite(),
             "count: wanted positive batch_size, updates and lr, found {batch_size}, {updates} and {lr}"
         );
-        ensure!(rows >= 20, "count: wanted at least 20 rows of data, found {rows}");
+        require!(rows >= 20, "count: wanted at least 20 rows of data, found {rows}");
         Ok(())
     }
 }

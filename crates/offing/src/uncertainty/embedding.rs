@@ -6,7 +6,7 @@ use offing_knn::{NeighborIndex, Tree, TreeConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Mat;
-use crate::error::{Error, Result, ensure};
+use crate::error::{Error, Result, require};
 use crate::rng::Rng;
 use crate::stats;
 
@@ -47,7 +47,7 @@ impl EmbeddingConfig {
             Self::Projection { dim, .. } => (dim, 1),
             Self::Network { dim, hidden, .. } => (dim, hidden),
         };
-        ensure!(
+        require!(
             dim > 0 && hidden > 0,
             "embedding: wanted dim and hidden of at least 1, found {dim} and {hidden}"
         );
@@ -104,7 +104,7 @@ impl Embedding {
             EmbeddingConfig::Projection { dim, seed } => (vec![inputs, dim], seed),
             EmbeddingConfig::Network { dim, hidden, seed } => (vec![inputs, hidden, dim], seed),
         };
-        ensure!(!sizes.contains(&0), "embedding: wanted at least one of each, found sizes {sizes:?}");
+        require!(!sizes.contains(&0), "embedding: wanted at least one of each, found sizes {sizes:?}");
         let mut rng = Rng::stream(seed, "embedding", 0);
         let mut layers = Vec::new();
         for (l, pair) in sizes.windows(2).enumerate() {
@@ -169,7 +169,7 @@ impl Embedding {
                 }
             }
         }
-        ensure!(truth.len() >= 2, "embedding: wanted rows that differ, found copies of one row");
+        require!(truth.len() >= 2, "embedding: wanted rows that differ, found copies of one row");
         let ratio: Vec<f64> = truth.iter().zip(&embedded).map(|(d, e)| e / d).collect();
         let mean = ratio.iter().sum::<f64>() / ratio.len() as f64;
         let var = ratio.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / ratio.len() as f64;

@@ -25,7 +25,7 @@ use super::sumo::{Sumo, SumoConfig};
 use super::{BuildContext, EstimatorConfig, Uncertainty, finite, map_rows};
 use crate::batch::{Batch, Mat};
 use crate::dynamics::{DynamicsModel, EnsembleConfig, Members, ModelStep};
-use crate::error::{Result, ensure, invalid};
+use crate::error::{Result, invalid, require};
 use crate::nn::ThreadPool;
 use crate::rng::Rng;
 
@@ -72,9 +72,9 @@ impl FathomConfig {
     /// Finds settings that cannot work for so many rows.
     fn validate_for(&self, rows: usize) -> Result<()> {
         let least = NEIGHBORS + 2;
-        ensure!(rows >= least, "fathom: wanted at least {least} rows of data, found {rows}");
+        require!(rows >= least, "fathom: wanted at least {least} rows of data, found {rows}");
         for (name, value) in [("stored", self.stored), ("baseline_rows", self.baseline_rows)] {
-            ensure!(
+            require!(
                 value != Some(0),
                 "fathom: wanted {name} of at least 1, found 0; leave it out for all rows"
             );
@@ -299,7 +299,7 @@ impl Whitening {
             fit.add_slopes(&mut gram);
         }
         gram.iter_mut().for_each(|g| *g /= chosen.len() as f64);
-        ensure!(
+        require!(
             gram.iter().any(|g| *g > 0.0),
             "fathom: wanted states that change with (s, a), found a dataset whose s' − s never does"
         );

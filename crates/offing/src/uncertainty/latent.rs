@@ -7,7 +7,7 @@ use super::pullback::PullbackConfig;
 use super::smooth::Radial;
 use super::space::{moments, standardise};
 use crate::batch::{Batch, Mat};
-use crate::error::{Result, ensure};
+use crate::error::{Result, require};
 use crate::nn::{
     Activation, Activations, Init, Keep, MlpEnsemble, PackedMatrix, Shape, Shard, ThreadPool, TrainStep,
     Weights,
@@ -72,7 +72,7 @@ impl Latent {
             it.train(&work, TrainStep::new(cfg.lr, update));
         }
         let finite = [&it.encoder, &it.forward, &it.decoder].iter().all(|net| net.not_finite().is_none());
-        ensure!(finite, "pullback: the latent model became non-finite; lower its lr ({})", cfg.lr);
+        require!(finite, "pullback: the latent model became non-finite; lower its lr ({})", cfg.lr);
         Ok(it)
     }
 

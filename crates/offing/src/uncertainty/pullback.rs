@@ -22,7 +22,7 @@ use super::space::{Distance, tree_config};
 use super::{BuildContext, EstimatorConfig, Uncertainty, finite, map_rows};
 use crate::batch::{Batch, Mat};
 use crate::dynamics::{EnsembleConfig, Members, ModelStep};
-use crate::error::{Result, ensure};
+use crate::error::{Result, require};
 use crate::nn::ThreadPool;
 
 /// Data rows that are searched at once for the baseline.
@@ -229,15 +229,15 @@ impl PullbackConfig {
             ("batch_size", self.batch_size),
             ("updates", self.updates as usize),
         ] {
-            ensure!(size > 0, "pullback: wanted {name} of at least 1, found 0");
+            require!(size > 0, "pullback: wanted {name} of at least 1, found 0");
         }
         let Self { hidden, neighbors, lr, kl_weight, .. } = self;
-        ensure!(!hidden.contains(&0), "pullback: wanted hidden widths of at least 1, found {hidden:?}");
-        ensure!(
+        require!(!hidden.contains(&0), "pullback: wanted hidden widths of at least 1, found {hidden:?}");
+        require!(
             *lr > 0.0 && lr.is_finite() && *kl_weight >= 0.0 && kl_weight.is_finite(),
             "pullback: wanted a positive lr and a kl_weight of at least 0, found {lr} and {kl_weight}"
         );
-        ensure!(rows > *neighbors, "pullback: wanted more than {neighbors} rows (neighbors), found {rows}");
+        require!(rows > *neighbors, "pullback: wanted more than {neighbors} rows (neighbors), found {rows}");
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ use super::space::{ColumnScale, Distance, SearchVector, Space, tree_config};
 use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::Batch;
 use crate::dynamics::{EnsembleConfig, Members, ModelStep};
-use crate::error::{Result, ensure};
+use crate::error::{Result, require};
 
 /// How the score is searched and written. Defaults are the paper's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -148,7 +148,7 @@ impl Sumo {
 
     /// Whether each row's score lies above `threshold`: a yes/no search, cheaper than the score.
     pub fn exceeds_rows(&self, rows: &Batch, threshold: f32) -> Result<Vec<bool>> {
-        ensure!(!threshold.is_nan(), "sumo: wanted a number as threshold, found NaN");
+        require!(!threshold.is_nan(), "sumo: wanted a number as threshold, found NaN");
         let points = self.space.place(rows)?;
         let Some(radius) = self.radius(threshold) else { return Ok(vec![true; rows.len()]) };
         let within = self.index.within(points.view(), radius, self.config.k)?;
@@ -251,11 +251,11 @@ impl SumoConfig {
     /// Finds settings that cannot work for a dataset of `rows` rows.
     pub fn validate_for(&self, rows: usize) -> Result<()> {
         let (k, most) = (self.k, rows.saturating_sub(1));
-        ensure!(
+        require!(
             (1..=most).contains(&k),
             "sumo: wanted k from 1 to {most} (one less than the data's {rows} rows), found {k}; the paper has 1"
         );
-        ensure!(
+        require!(
             self.form != ScoreForm::CrossEntropy || self.metric == Distance::Euclidean,
             "sumo: form = \"cross-entropy\" is defined for metric = \"euclidean\" only; use \"log1p\" or \"log\""
         );
