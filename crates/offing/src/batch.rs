@@ -1,4 +1,4 @@
-//! Columns of transitions: the one currency between datasets, models and learners.
+//! Columns of transitions: what datasets, models and learners exchange.
 
 use ndarray::{Array1, Array2, Axis};
 
@@ -48,7 +48,7 @@ impl Batch {
     /// Rows picked at random come from memory, not from a cache: how many rows before its use to ask for one.
     pub(crate) const AHEAD: usize = 16;
 
-    /// Asks for a row that is read soon.
+    /// Prefetches a row that is read soon.
     #[inline]
     pub(crate) fn fetch_early(&self, row: usize) {
         for columns in [&self.obs, &self.act, &self.next_obs] {

@@ -2,7 +2,7 @@
 //! likely on the data.
 //!
 //! Minimises λ · mean_i A_i ln p(s'_i, r_i | s_i, a_i) over imagined rows, where p is the elites' mixture, plus the usual
-//! loss of all members on real rows. Whoever calls it rolls out the rows and works out the advantages A.
+//! loss of all members on real rows. The caller rolls out the rows and computes the advantages A.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ use crate::batch::Batch;
 use crate::error::{Error, Result, invalid, require};
 use crate::nn::{Keep, MlpEnsemble, Scalar, Tensors, TrainStep};
 
-/// The knobs of the adversary.
+/// Settings of the adversary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdversaryConfig {
@@ -34,7 +34,7 @@ impl Default for AdversaryConfig {
 }
 
 impl AdversaryConfig {
-    /// Says what is wrong with the values for networks of so many layers, if anything.
+    /// Finds settings that cannot work for networks of so many layers.
     pub fn validate_for(&self, layers: usize) -> Result<()> {
         let (lr, decay) = (self.lr, self.decay.len());
         require!(lr > 0.0 && lr.is_finite(), "adversary.step.lr: wanted a positive number, found {lr}");
@@ -118,7 +118,7 @@ impl Adversary {
         lambda: f64,
         real: &Batch,
     ) -> Result<AdversaryLosses> {
-        let (weights, adversarial) = self.judge(model, imagined, advantage, lambda);
+        let (weights, adversarial) = self.weigh(model, imagined, advantage, lambda);
         if !adversarial.is_finite() {
             return Err(self.not_finite("the mean of advantage · log-likelihood", adversarial));
         }
@@ -168,7 +168,7 @@ impl Adversary {
 
     /// Runs the imagined rows through every elite. Returns λ A_i/n · (elite's share of row i's likelihood), elite after
     /// elite, and the mean of A ln p; nothing and 0 when there is nothing to do.
-    fn judge(
+    fn weigh(
         &mut self,
         model: &Ensemble,
         imagined: &Batch,
@@ -231,7 +231,7 @@ impl Adversary {
         out
     }
 
-    /// Goes on from what [`Adversary::save`] gave; the model is saved apart, by [`Ensemble::save`].
+    /// Resumes from what [`Adversary::save`] gave; [`Ensemble::save`] saves the model apart.
     pub fn load(&mut self, from: &Tensors) -> Result<()> {
         let mut moments = self.moments.clone();
         moments.load("adversary", from)?;

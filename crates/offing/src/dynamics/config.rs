@@ -1,4 +1,4 @@
-//! The knobs of the ensemble.
+//! Settings of the ensemble.
 
 use serde::{Deserialize, Serialize};
 
@@ -72,7 +72,7 @@ impl Default for EnsembleConfig {
 }
 
 impl EnsembleConfig {
-    /// Says what is wrong with the values, if anything. Keys are named as `offing train` has them.
+    /// Finds values that cannot work. Messages name keys as `offing train` has them.
     pub fn validate(&self) -> Result<()> {
         const KEY: &str = "model.ensemble";
         let Self { members, elites, hidden, decay, lr, holdout, holdout_max, .. } = self;
@@ -81,7 +81,7 @@ impl EnsembleConfig {
             (1..=*members).contains(elites),
             "{KEY}.elites: wanted from 1 to {members} (members), found {elites}; the paper has 5 of 7"
         );
-        // A stored model says relu or silu only.
+        // A stored model has room for relu and silu only.
         require!(self.activation != Activation::Tanh, "{KEY}.activation: wanted relu or silu, found tanh");
         // A single unit would be taken for an output, which has no activation.
         let wide = hidden.iter().all(|&width| width >= 2);
@@ -110,7 +110,7 @@ impl EnsembleConfig {
         Ok(())
     }
 
-    /// Says whether so many rows are too few to train on and to hold some out.
+    /// Refuses too few rows to train on and to hold some out.
     pub fn validate_for(&self, rows: usize) -> Result<()> {
         let held = held_out(rows, self.holdout, self.holdout_max);
         let (left, least) = (rows.saturating_sub(held), self.batch_size);

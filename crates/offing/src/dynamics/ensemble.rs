@@ -4,7 +4,7 @@
 //! use offing::dynamics::{DynamicsModel, Ensemble, EnsembleConfig, Members};
 //! use offing::nn::ThreadPool;
 //! use offing::{Batch, Mat, Rng};
-//! // A world in which the state moves by the action and the reward is the state.
+//! // The state moves by the action, and the reward is the state.
 //! let mut rng = Rng::stream(0, "world", 0);
 //! let obs = Mat::from_shape_fn((8000, 1), |_| rng.normal() as f32);
 //! let act = Mat::from_shape_fn((8000, 1), |_| rng.normal() as f32);
@@ -158,7 +158,7 @@ impl Ensemble {
         out
     }
 
-    /// Takes back weights and bounds that [`Ensemble::save`] gave for this model; its termination function stays.
+    /// Restores weights and bounds that [`Ensemble::save`] gave for this model; its termination function stays.
     pub fn restore(&mut self, from: &Tensors) -> Result<()> {
         let saved = Self::load(from, &self.pool)?;
         require!(

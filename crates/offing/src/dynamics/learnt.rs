@@ -1,4 +1,4 @@
-//! A termination function learnt from the data's own terminals, for tasks whose rule is not known.
+//! A termination function learned from the data's own terminals, for tasks whose rule is not known.
 //!
 //! A small network tells from (s, a, s') whether the episode ended. Batches hold ended and other rows in equal shares,
 //! and the logit is shifted back by the data's log-odds, so that its probability is right for the data as they are.
@@ -35,7 +35,7 @@ impl Default for LearnedConfig {
 }
 
 impl LearnedConfig {
-    /// Says what is wrong with the values, and whether these rows teach nothing, if they do not.
+    /// Finds settings that cannot work, and rows without both terminals and others.
     pub(super) fn validate_for(&self, rows: &Batch) -> Result<()> {
         const KEY: &str = "model.termination.classifier";
         let Self { hidden, batch_size, lr, threshold, .. } = self;

@@ -64,7 +64,7 @@ pub struct LostRows {
 /// How many rows an oracle has seen and could not recover, over all its calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LostCounts {
-    /// Rows asked for.
+    /// Rows simulated.
     pub rows: usize,
     /// See [`LostRows::clipped`].
     pub clipped: usize,
@@ -237,7 +237,7 @@ fn follow_one(
     let mut last = None;
     for (act, state) in acts.rows().into_iter().zip(states.chunks_exact_mut(start.len())) {
         last = Some(env.step(&act.to_vec()));
-        // A simulator that gave up goes on from elsewhere: its reward means as little as its state.
+        // A simulator that gave up resumes elsewhere: its reward means as little as its state.
         if env.unstable() {
             return (RowOutcome::Unstable, None);
         }

@@ -62,7 +62,7 @@ impl ModelShard {
         }
     }
 
-    /// After [`ModelShard::forward`]: takes back the gradient of Σ_i `scale(i)` · Σ_d ((μ − y)² e^−lv + lv).
+    /// After [`ModelShard::forward`]: backpropagates the gradient of Σ_i `scale(i)` · Σ_d ((μ − y)² e^−lv + lv).
     pub(super) fn backward(&mut self, nets: &MlpEnsemble, member: usize, scale: impl Fn(usize) -> f32) {
         let (n, net) = (self.shard.rows.len(), &mut self.shard.nets[0]);
         self.head.gradient(nets.simd(), &net.out, n, scale, &mut net.dout);

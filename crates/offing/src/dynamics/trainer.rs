@@ -210,7 +210,7 @@ impl<'a> Trainer<'a> {
     pub fn finish(self) -> Result<Ensemble> {
         if self.state.best_error.iter().any(|e| !e.is_finite()) {
             return Err(invalid!(
-                "the model was not trained for a whole epoch yet, so no weights have been chosen; go on training"
+                "the model was not trained for a whole epoch yet, so no weights have been chosen; train longer"
             ));
         }
         let mut ranked: Vec<usize> = (0..self.cfg.members).collect();
@@ -236,7 +236,7 @@ impl<'a> Trainer<'a> {
         out
     }
 
-    /// Goes on from what [`Trainer::save`] gave, on the same data with the same configuration and seed.
+    /// Resumes from what [`Trainer::save`] gave, on the same data with the same configuration and seed.
     pub fn load(&mut self, from: &Tensors) -> Result<()> {
         let (width, members) = (self.rows.obs_dim() + 1, self.cfg.members);
         let (mut stack, mut best) = (self.stack.clone(), self.best.clone());

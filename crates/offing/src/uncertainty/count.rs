@@ -78,7 +78,7 @@ pub struct Count {
     config: CountConfig,
     members: Vec<Member>,
     pool: ThreadPool,
-    baseline: f32,
+    max_score: f32,
 }
 
 /// One autoencoder with its tables.
@@ -120,7 +120,7 @@ impl Count {
             let tables = PRIMES.iter().map(|&p| vec![0u32; p as usize]).collect();
             members.push(Member { coder, tables });
         }
-        let mut it = Self { config: config.clone(), members, pool: pool.clone(), baseline: 0.0 };
+        let mut it = Self { config: config.clone(), members, pool: pool.clone(), max_score: 0.0 };
         let mut codes = Vec::new();
         for member in &mut it.members {
             let found = member.coder.codes(&data.obs, &data.act, pool);
@@ -133,7 +133,7 @@ impl Count {
         }
         // Leave-one-out: the row's own mark is taken off.
         let score = |row: usize| it.combine(|m| it.members[m].count(codes[m][row], 1));
-        it.baseline = (0..data.len()).map(score).fold(0.0, f32::max);
+        it.max_score = (0..data.len()).map(score).fold(0.0, f32::max);
         Ok(it)
     }
 
@@ -178,7 +178,7 @@ impl Uncertainty for Count {
     }
 
     fn max_loo_score(&self) -> f32 {
-        self.baseline
+        self.max_score
     }
 }
 

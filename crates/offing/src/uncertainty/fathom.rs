@@ -35,7 +35,7 @@ const NEIGHBORS: usize = 50;
 const PROBES: usize = 1500;
 /// Smallest eigenvalue of the metric, as a share of the largest.
 const FLOOR: f64 = 1e-3;
-/// Data rows that are searched at once for the baseline: their neighbour lists stay small.
+/// Data rows searched at once for the largest score: their neighbour lists stay small.
 const SWEEP: usize = 8192;
 
 /// What the error is combined with, and how it is found.
@@ -110,7 +110,7 @@ pub struct Fathom {
     pool: ThreadPool,
     seed: u64,
     baseline_rows: Option<usize>,
-    baseline: OnceLock<f32>,
+    max_score: OnceLock<f32>,
 }
 
 impl Fathom {
@@ -149,7 +149,7 @@ impl Fathom {
             pool: pool.clone(),
             seed,
             baseline_rows: config.baseline_rows,
-            baseline: OnceLock::new(),
+            max_score: OnceLock::new(),
         };
         it.stored = config.stored.map(|rows| it.store(rows, seed)).transpose()?;
         Ok(it)
@@ -204,7 +204,7 @@ impl Fathom {
     }
 
     /// The largest score of the data's rows, each fitted without itself.
-    fn find_baseline(&self) -> Result<f32> {
+    fn find_max_score(&self) -> Result<f32> {
         let u: Vec<f32> = match &self.sumo {
             None => Vec::new(),
             Some(sumo) => {
@@ -262,8 +262,8 @@ impl Uncertainty for Fathom {
     }
 
     fn max_loo_score(&self) -> f32 {
-        let find = || self.find_baseline().expect("the data was searched when it was indexed");
-        *self.baseline.get_or_init(find)
+        let find = || self.find_max_score().expect("the data was searched when it was indexed");
+        *self.max_score.get_or_init(find)
     }
 
     fn support(&self, step: &ModelStep, k: usize) -> Result<Option<Neighbors>> {

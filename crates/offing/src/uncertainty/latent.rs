@@ -17,7 +17,7 @@ use crate::rng::Rng;
 /// Rows behind the decoder's deviations.
 const SAMPLE: usize = 20_000;
 
-/// Log-variances are kept where their exponential is harmless.
+/// Clamps log-variances to where their exponential is harmless.
 pub(super) fn clamp(log_var: f32) -> f32 {
     log_var.clamp(-10.0, 4.0)
 }

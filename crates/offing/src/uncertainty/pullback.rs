@@ -25,7 +25,7 @@ use crate::dynamics::{EnsembleConfig, Members, ModelStep};
 use crate::error::{Result, require};
 use crate::nn::ThreadPool;
 
-/// Data rows that are searched at once for the baseline.
+/// Data rows searched at once for the largest score.
 const SWEEP: usize = 8192;
 
 /// Sizes of the latent model and of the search in it.
@@ -78,7 +78,7 @@ pub struct Pullback {
     points: Mat,
     index: Tree,
     pool: ThreadPool,
-    baseline: OnceLock<f32>,
+    max_score: OnceLock<f32>,
 }
 
 /// The networks as functions that can be differentiated.
@@ -108,8 +108,8 @@ impl Pullback {
             noise,
         };
         let index = Tree::new(&tree_config(Distance::Euclidean, pool.threads()), points.view())?;
-        let baseline = OnceLock::new();
-        Ok(Self { config: config.clone(), latent, geometry, points, index, pool: pool.clone(), baseline })
+        let max_score = OnceLock::new();
+        Ok(Self { config: config.clone(), latent, geometry, points, index, pool: pool.clone(), max_score })
     }
 
     /// u of any rows of (s, a).
@@ -135,7 +135,7 @@ impl Pullback {
         )
     }
 
-    fn find_baseline(&self) -> Result<f32> {
+    fn find_max_score(&self) -> Result<f32> {
         let mut largest = 0.0f32;
         for first in (0..self.points.nrows()).step_by(SWEEP) {
             let rows = first..(first + SWEEP).min(self.points.nrows());
@@ -156,10 +156,10 @@ impl Uncertainty for Pullback {
         Members::One
     }
 
-    /// Found when first asked for: one pass over the data.
+    /// Computed on first use: one pass over the data.
     fn max_loo_score(&self) -> f32 {
-        let find = || self.find_baseline().expect("the data was searched when it was indexed");
-        *self.baseline.get_or_init(find)
+        let find = || self.find_max_score().expect("the data was searched when it was indexed");
+        *self.max_score.get_or_init(find)
     }
 
     fn support(&self, step: &ModelStep, k: usize) -> Result<Option<Neighbors>> {

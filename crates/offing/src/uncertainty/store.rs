@@ -1,6 +1,6 @@
-//! SUMO's index on disk: the tree as its own file (mapped, not read), and a small JSON card beside it.
+//! SUMO's index on disk: the tree as its own file (mapped, not read), and a small JSON file beside it.
 //!
-//! The card holds what the tree does not know: the settings, the scale of the columns, the data's largest leave-one-out
+//! The JSON holds what the tree does not know: the settings, the scale of the columns, the data's largest leave-one-out
 //! distance and where episodes begin. A saved index plus a threshold is all that a run-time alarm needs.
 
 use std::io::Read;
@@ -45,7 +45,7 @@ impl Sumo {
     pub fn save(&self, file: &Path, episodes: &[Range<usize>]) -> Result<()> {
         use super::Uncertainty;
         self.max_loo_score();
-        let max_distance = *self.max_distance.get().expect("the baseline was just found");
+        let max_distance = *self.max_distance.get().expect("the largest score was just computed");
         self.index.save(file)?;
         let card = IndexInfo {
             version: VERSION,
@@ -101,7 +101,7 @@ impl Sumo {
         file.is_file() && card_path(file).is_file()
     }
 
-    /// [`Sumo::new`], but kept in `home` by content: the same rows and settings are indexed once, ever.
+    /// [`Sumo::new`], cached in `home` by content: the same rows and settings are indexed once.
     ///
     /// # Errors
     /// As [`Sumo::new`], and a cache that cannot be written.

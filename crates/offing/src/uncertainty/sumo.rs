@@ -80,7 +80,7 @@ pub struct Sumo {
     pub(super) config: SumoConfig,
     pub(super) space: Space,
     pub(super) index: Tree,
-    /// Largest leave-one-out distance: found when first asked for.
+    /// Largest leave-one-out distance: computed on first use.
     pub(super) max_distance: OnceLock<f32>,
 }
 
@@ -116,7 +116,7 @@ impl Sumo {
         (self.space.obs_dim, self.space.act_dim)
     }
 
-    /// Columns of the search vector that never change in the data, when columns are standardised: they kept their scale.
+    /// Columns of the search vector that never change in the data, when columns are standardised: their scale stays.
     pub fn constant_columns(&self) -> Vec<String> {
         let name = |&c: &usize| self.config.vector.column_name(c, self.space.obs_dim, self.space.act_dim);
         self.space.constant.iter().map(name).collect()
