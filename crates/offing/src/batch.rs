@@ -1,7 +1,8 @@
-//! Columns of transitions: the one currency between datasets, models and learners.
+//! Columns of transitions: what datasets, models and learners exchange.
 
 use ndarray::{Array1, Array2, Axis};
 
+use crate::error::{Result, require};
 use crate::prefetch::fetch_early;
 
 /// A row-major matrix of f32.
@@ -47,7 +48,7 @@ impl Batch {
     /// Rows picked at random come from memory, not from a cache: how many rows before its use to ask for one.
     pub(crate) const AHEAD: usize = 16;
 
-    /// Asks for a row that is read soon.
+    /// Prefetches a row that is read soon.
     #[inline]
     pub(crate) fn fetch_early(&self, row: usize) {
         for columns in [&self.obs, &self.act, &self.next_obs] {
@@ -67,6 +68,17 @@ impl Batch {
     /// Width of an action.
     pub fn act_dim(&self) -> usize {
         self.act.ncols()
+    }
+
+    /// Refuses rows of other widths than wanted; `whose` begins the message.
+    pub(crate) fn check_widths(&self, whose: &str, obs_dim: usize, act_dim: usize) -> Result<()> {
+        let (obs, act) = (self.obs_dim(), self.act_dim());
+        require!(
+            (obs, act) == (obs_dim, act_dim),
+            "{whose}: wanted {obs_dim} observation and {act_dim} action columns, found {obs} and {act}; use rows of the \
+             same task"
+        );
+        Ok(())
     }
 
     /// The given rows, in the given order.

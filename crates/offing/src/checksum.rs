@@ -1,6 +1,6 @@
 //! SHA-256 over rows: the names under which models, indexes and runs find their data again.
 //!
-//! What goes in, and in which order, decides every kept file's name; the tests of the users pin it.
+//! Content and order decide the names of cached files; the tests of the callers pin them.
 
 use ndarray::ArrayView1;
 use sha2::{Digest, Sha256};

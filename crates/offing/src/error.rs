@@ -16,6 +16,12 @@ pub(crate) fn ensure(ok: bool, key: &str, wanted: &str, found: impl std::fmt::Di
     if ok { Ok(()) } else { Err(invalid!("{key}: wanted {wanted}, found {found}")) }
 }
 
+/// Returns [`Error::Invalid`] with a formatted message unless the condition holds.
+macro_rules! require {
+    ($holds:expr, $($message:tt)*) => { if !$holds { return Err($crate::error::invalid!($($message)*)); } };
+}
+pub(crate) use require;
+
 /// What can go wrong, worded for the person who typed the command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

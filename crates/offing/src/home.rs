@@ -1,4 +1,4 @@
-//! The directory where offing keeps what it fetched or made: `$OFFING_HOME`, else the platform's cache directory.
+//! The directory of what offing fetched or generated: `$OFFING_HOME`, else the platform's cache directory.
 //!
 //! Every artefact is written to a temporary neighbour and renamed, so a reader sees all of it or none, and made under
 //! a lock, so two processes that need the same artefact make it once.
@@ -59,7 +59,7 @@ impl Home {
     /// Like [`Home::lock`], but calls `waiting` first when another process holds the lock: making an artefact
     /// may take an hour, and a silent wait looks like a hang. An error it returns ends the wait.
     ///
-    /// A home that others keep and this user only reads, as on a cluster, needs no lock: what is there is whole.
+    /// A home that this user may only read, as on a cluster, needs no lock: its files are complete.
     pub fn lock_or_notify(
         &self,
         kind: &str,
@@ -97,8 +97,11 @@ pub fn write_atomic(
 }
 
 /// Writes JSON, whole or not at all.
-pub fn write_json(path: &Path, value: &serde_json::Value) -> Result<()> {
-    write_atomic(path, |f| writeln!(f, "{value:#}"))
+pub fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
+    write_atomic(path, |file| {
+        serde_json::to_writer_pretty(&mut *file, value)?;
+        file.write_all(b"\n")
+    })
 }
 
 /// Like [`write_atomic`] for writers that open the file themselves: `fill` gets the temporary path to create.

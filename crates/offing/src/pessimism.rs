@@ -3,9 +3,9 @@
 //! ```
 //! use offing::pessimism::{Normaliser, Pessimism};
 //! let rule = Pessimism::Penalize { lambda: 1.0, normaliser: Normaliser::Dataset, reward_range: Some(4.0) };
-//! let mut guard = rule.calibrate(2.0, &ndarray::arr1(&[0.0, 1.0])).unwrap();
+//! let calibrated = rule.calibrate(2.0, &ndarray::arr1(&[0.0, 1.0])).unwrap();
 //! let mut rewards = [1.0, 1.0];
-//! guard.penalise(&mut rewards, &[0.5, 2.0]); // û = u / 2 · 4
+//! calibrated.penalise(&mut rewards, &[0.5, 2.0]); // û = u / 2 · 4
 //! assert_eq!(rewards, [0.0, -3.0]);
 //! ```
 
@@ -79,14 +79,14 @@ pub enum Normaliser {
 pub struct CalibratedRule {
     rule: Pessimism,
     /// The dataset's largest leave-one-out score.
-    baseline: f32,
+    max_score: f32,
     reward_min: f32,
     reward_range: f32,
     running_max: f32,
 }
 
 impl Pessimism {
-    /// Says what is wrong with the values, if anything.
+    /// Finds values that cannot work.
     pub fn validate(&self) -> Result<()> {
         let values: [(&str, Option<f32>); 2] = match *self {
             Self::Ignore {} => [("", None), ("", None)],
@@ -104,8 +104,8 @@ impl Pessimism {
         Ok(())
     }
 
-    /// Fixes ε and r_max from the dataset: `baseline` is the estimator's largest leave-one-out score there.
-    pub fn calibrate(self, baseline: f32, rewards: &Array1<f32>) -> Result<CalibratedRule> {
+    /// Fixes ε and r_max from the dataset: `max_score` is the estimator's largest leave-one-out score there.
+    pub fn calibrate(self, max_score: f32, rewards: &Array1<f32>) -> Result<CalibratedRule> {
         self.validate()?;
         let low = rewards.iter().copied().fold(f32::INFINITY, f32::min);
         let high = rewards.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -113,7 +113,7 @@ impl Pessimism {
             Self::Penalize { reward_range: Some(given), .. } => given,
             _ => high - low,
         };
-        Ok(CalibratedRule { rule: self, baseline, reward_min: low, reward_range, running_max: 0.0 })
+        Ok(CalibratedRule { rule: self, max_score, reward_min: low, reward_range, running_max: 0.0 })
     }
 
     /// Whether [`calibrate`](Self::calibrate) looks at the dataset's largest score. To find it takes an ensemble's estimator
@@ -132,12 +132,12 @@ impl Pessimism {
     }
 }
 
-/// What a guard says about one row.
+/// What becomes of one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Keep it and go on from it.
+    /// Keep it and continue from it.
     Keep,
-    /// Forget it and end its trajectory.
+    /// Drop it and end its trajectory.
     Drop,
     /// Keep it as a terminal with the halting reward.
     Halt,
@@ -147,7 +147,7 @@ impl CalibratedRule {
     /// Lets everything pass.
     pub fn none() -> Self {
         let rule = Pessimism::Ignore {};
-        Self { rule, baseline: 0.0, reward_min: 0.0, reward_range: 0.0, running_max: 0.0 }
+        Self { rule, max_score: 0.0, reward_min: 0.0, reward_range: 0.0, running_max: 0.0 }
     }
 
     /// The rule.
@@ -158,7 +158,7 @@ impl CalibratedRule {
     /// ε (Eq. 7), where the rule has one.
     pub fn epsilon(&self) -> Option<f32> {
         match self.rule {
-            Pessimism::Truncate { alpha } | Pessimism::Halt { alpha, .. } => Some(alpha * self.baseline),
+            Pessimism::Truncate { alpha } | Pessimism::Halt { alpha, .. } => Some(alpha * self.max_score),
             _ => None,
         }
     }
@@ -196,15 +196,15 @@ impl CalibratedRule {
         debug_assert!(scores.iter().all(|u| u.is_finite()), "every drawn row has been scored");
         let factor = match normaliser {
             Normaliser::None => 1.0,
-            Normaliser::Dataset => self.stretch(self.baseline),
-            Normaliser::Running => self.stretch(self.running_max),
-            Normaliser::Batch => self.stretch(scores.iter().copied().fold(0.0, f32::max)),
+            Normaliser::Dataset => self.scale_to_rewards(self.max_score),
+            Normaliser::Running => self.scale_to_rewards(self.running_max),
+            Normaliser::Batch => self.scale_to_rewards(scores.iter().copied().fold(0.0, f32::max)),
         };
         rewards.iter_mut().zip(scores).for_each(|(r, u)| *r -= lambda * factor * u);
     }
 
     /// r_max / max u, and 0 where the maximum is 0: the first batches may lie on the data, and 0/0 is no penalty.
-    fn stretch(&self, largest: f32) -> f32 {
+    fn scale_to_rewards(&self, largest: f32) -> f32 {
         if largest > 0.0 { self.reward_range / largest } else { 0.0 }
     }
 
@@ -213,7 +213,7 @@ impl CalibratedRule {
         self.running_max
     }
 
-    /// Puts back what [`CalibratedRule::running_max`] gave.
+    /// Restores what [`CalibratedRule::running_max`] gave.
     pub fn restore(&mut self, running_max: f32) {
         self.running_max = running_max;
     }
@@ -223,24 +223,24 @@ impl CalibratedRule {
 mod tests {
     use super::*;
 
-    fn guard(normaliser: Normaliser, baseline: f32) -> CalibratedRule {
+    fn calibrated(normaliser: Normaliser, max_score: f32) -> CalibratedRule {
         let rule = Pessimism::Penalize { lambda: 2.0, normaliser, reward_range: None };
-        rule.calibrate(baseline, &ndarray::arr1(&[-1.0, 3.0])).unwrap()
+        rule.calibrate(max_score, &ndarray::arr1(&[-1.0, 3.0])).unwrap()
     }
 
-    fn penalty(guard: &CalibratedRule, scores: &[f32]) -> Vec<f32> {
+    fn penalty(rule: &CalibratedRule, scores: &[f32]) -> Vec<f32> {
         let mut rewards = vec![0.0; scores.len()];
-        guard.penalise(&mut rewards, scores);
+        rule.penalise(&mut rewards, scores);
         rewards.iter().map(|r| -r).collect()
     }
 
     #[test]
     fn equation_6_by_each_normaliser() {
         // λ = 2, r_max = 3 − (−1) = 4.
-        assert_eq!(penalty(&guard(Normaliser::Dataset, 8.0), &[4.0, 8.0]), [4.0, 8.0]);
-        assert_eq!(penalty(&guard(Normaliser::Batch, 8.0), &[4.0, 2.0]), [8.0, 4.0]);
-        assert_eq!(penalty(&guard(Normaliser::None, 8.0), &[4.0, 2.0]), [8.0, 4.0]);
-        let mut running = guard(Normaliser::Running, 8.0);
+        assert_eq!(penalty(&calibrated(Normaliser::Dataset, 8.0), &[4.0, 8.0]), [4.0, 8.0]);
+        assert_eq!(penalty(&calibrated(Normaliser::Batch, 8.0), &[4.0, 2.0]), [8.0, 4.0]);
+        assert_eq!(penalty(&calibrated(Normaliser::None, 8.0), &[4.0, 2.0]), [8.0, 4.0]);
+        let mut running = calibrated(Normaliser::Running, 8.0);
         running.observe(&[1.0, 16.0, 2.0]);
         running.observe(&[3.0]);
         assert_eq!(penalty(&running, &[4.0]), [2.0]);
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn the_start_of_equation_6_is_no_penalty_and_not_nan() {
         for normaliser in [Normaliser::Dataset, Normaliser::Running, Normaliser::Batch] {
-            assert_eq!(penalty(&guard(normaliser, 0.0), &[0.0, 0.0]), [0.0, 0.0], "{normaliser:?}");
+            assert_eq!(penalty(&calibrated(normaliser, 0.0), &[0.0, 0.0]), [0.0, 0.0], "{normaliser:?}");
         }
     }
 

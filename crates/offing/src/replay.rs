@@ -1,4 +1,4 @@
-//! A ring of transitions: the newest so many are kept.
+//! A ring of transitions that holds the newest ones.
 //!
 //! ```
 //! use offing::Batch;
@@ -9,7 +9,7 @@
 //! }
 //! let mut batch = Batch::empty(2, 1);
 //! ring.take(&[0, 1, 2], &mut batch);
-//! assert_eq!(batch.rew.to_vec(), [3.0, 4.0, 2.0]); // 0 and 1 gave way
+//! assert_eq!(batch.rew.to_vec(), [3.0, 4.0, 2.0]); // 0 and 1 are overwritten
 //! ```
 
 use ndarray::{Array1, s};
@@ -111,7 +111,7 @@ impl ReplayBuffer {
         out
     }
 
-    /// Takes back what [`ReplayBuffer::save`] gave into a ring of the same capacity and widths.
+    /// Restores what [`ReplayBuffer::save`] gave into a ring of the same capacity and widths.
     pub fn load(&mut self, from: &Tensors) -> Result<()> {
         let ring = from.u64("ring", 2)?;
         let (n, next) = (ring[0] as usize, ring[1] as usize);

@@ -103,7 +103,7 @@ impl TrueSteps {
     }
 }
 
-/// Without a simulator: the model's steps from logged (s, a), against what the log says followed. The rows must not be
+/// Without a simulator: the model's steps from logged (s, a), against the logged next states. The rows must not be
 /// those the model was trained on; the caller holds whole episodes back.
 pub(super) fn held_out(
     data: &Dataset,

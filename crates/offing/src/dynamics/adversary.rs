@@ -2,7 +2,7 @@
 //! likely on the data.
 //!
 //! Minimises λ · mean_i A_i ln p(s'_i, r_i | s_i, a_i) over imagined rows, where p is the elites' mixture, plus the usual
-//! loss of all members on real rows. Whoever calls it rolls out the rows and works out the advantages A.
+//! loss of all members on real rows. The caller rolls out the rows and computes the advantages A.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,10 +11,10 @@ use super::ensemble::Ensemble;
 use super::head::Bounds;
 use super::part::{self, ModelShard};
 use crate::batch::Batch;
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, invalid, require};
 use crate::nn::{Keep, MlpEnsemble, Scalar, Tensors, TrainStep};
 
-/// The knobs of the adversary.
+/// Settings of the adversary.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdversaryConfig {
@@ -34,18 +34,15 @@ impl Default for AdversaryConfig {
 }
 
 impl AdversaryConfig {
-    /// Says what is wrong with the values for networks of so many layers, if anything.
+    /// Finds settings that cannot work for networks of so many layers.
     pub fn validate_for(&self, layers: usize) -> Result<()> {
-        if !(self.lr > 0.0 && self.lr.is_finite()) {
-            return Err(invalid!("adversary.step.lr: wanted a positive number, found {}", self.lr));
-        }
-        if self.decay.len() != layers {
-            return Err(invalid!(
-                "adversary.step.decay: wanted {layers} numbers, one for each hidden layer and one for the output, found \
-                 {}; leave it out to take the ensemble's",
-                self.decay.len()
-            ));
-        }
+        let (lr, decay) = (self.lr, self.decay.len());
+        require!(lr > 0.0 && lr.is_finite(), "adversary.step.lr: wanted a positive number, found {lr}");
+        require!(
+            decay == layers,
+            "adversary.step.decay: wanted {layers} numbers, one for each hidden layer and one for the output, found \
+             {decay}; leave it out to take the ensemble's"
+        );
         Ok(())
     }
 }
@@ -121,7 +118,7 @@ impl Adversary {
         lambda: f64,
         real: &Batch,
     ) -> Result<AdversaryLosses> {
-        let (weights, adversarial) = self.judge(model, imagined, advantage, lambda);
+        let (weights, adversarial) = self.weigh(model, imagined, advantage, lambda);
         if !adversarial.is_finite() {
             return Err(self.not_finite("the mean of advantage · log-likelihood", adversarial));
         }
@@ -171,7 +168,7 @@ impl Adversary {
 
     /// Runs the imagined rows through every elite. Returns λ A_i/n · (elite's share of row i's likelihood), elite after
     /// elite, and the mean of A ln p; nothing and 0 when there is nothing to do.
-    fn judge(
+    fn weigh(
         &mut self,
         model: &Ensemble,
         imagined: &Batch,
@@ -234,7 +231,7 @@ impl Adversary {
         out
     }
 
-    /// Goes on from what [`Adversary::save`] gave; the model is saved apart, by [`Ensemble::save`].
+    /// Resumes from what [`Adversary::save`] gave; [`Ensemble::save`] saves the model apart.
     pub fn load(&mut self, from: &Tensors) -> Result<()> {
         let mut moments = self.moments.clone();
         moments.load("adversary", from)?;
@@ -258,35 +255,25 @@ impl Adversary {
         real: &Batch,
     ) -> Result<()> {
         let at = format!("adversary step {}", self.steps + 1);
-        if model.stack.shape() != self.moments.shape() || model.members() != self.moments.nets() {
-            return Err(invalid!("{at}: wanted the model it was made for, found one of another shape"));
-        }
+        require!(
+            model.stack.shape() == self.moments.shape() && model.members() == self.moments.nets(),
+            "{at}: wanted the model it was made for, found one of another shape"
+        );
         for (name, rows) in [("imagined", imagined), ("real", real)] {
             check_rows(rows).map_err(|e| invalid!("{at}: {}", e.to_string().replace("training", name)))?;
-            if rows.obs_dim() != model.obs_dim() || rows.act_dim() != model.act_dim() {
-                return Err(invalid!(
-                    "{at}: wanted {name} rows with {} observations and {} actions, found {} and {}",
-                    model.obs_dim(),
-                    model.act_dim(),
-                    rows.obs_dim(),
-                    rows.act_dim()
-                ));
-            }
+            rows.check_widths(&format!("{at}: {name} rows"), model.obs_dim(), model.act_dim())?;
         }
-        if real.is_empty() || advantage.len() != imagined.len() {
-            return Err(invalid!(
-                "{at}: wanted real rows and an advantage for each imagined row, found {} real rows and {} advantages for {}",
-                real.len(),
-                advantage.len(),
-                imagined.len()
-            ));
-        }
+        let (imagined, advantages) = (imagined.len(), advantage.len());
+        require!(
+            !real.is_empty() && advantages == imagined,
+            "{at}: wanted real rows and an advantage for each imagined row, found {} real rows and {advantages} \
+             advantages for {imagined}",
+            real.len()
+        );
         if let Some(i) = advantage.iter().position(|a| !a.is_finite()) {
             return Err(invalid!("{at}: wanted finite advantages, found {} at row {i}", advantage[i]));
         }
-        if !lambda.is_finite() {
-            return Err(invalid!("{at}: wanted a finite lambda, found {lambda}"));
-        }
+        require!(lambda.is_finite(), "{at}: wanted a finite lambda, found {lambda}");
         Ok(())
     }
 

@@ -1,7 +1,7 @@
-//! Trained ensembles kept by content: the same rows, configuration and seed are fitted once on a machine.
+//! A cache of trained ensembles by content: the same rows, configuration and seed are fitted once on a machine.
 //!
 //! `models/<hash>/` holds `model.safetensors` and, written last, `report.json` with its checksum. While a fit
-//! runs, `trainer.safetensors` is its latest checkpoint, so a killed fit goes on where it stopped, bit for
+//! runs, `trainer.safetensors` is its latest checkpoint, so a killed fit resumes where it stopped, bit for
 //! bit.
 
 use std::fs;
@@ -19,7 +19,7 @@ use super::trainer::{FitProgress, FitReport, Trainer};
 use crate::batch::Batch;
 use crate::checksum::{Checksum, of_bytes};
 use crate::error::{Error, Result, invalid};
-use crate::home::{Home, write_atomic};
+use crate::home::{Home, write_atomic, write_json};
 use crate::nn::{Tensors, ThreadPool};
 
 /// Counts changes of the training code or of the files that make older models no longer what a fit would
@@ -55,14 +55,14 @@ pub struct CachedModel {
     pub updates: u64,
     /// True when it was trained (or its training finished) now.
     pub fresh: bool,
-    /// Where it is kept.
+    /// Its directory.
     pub dir: PathBuf,
 }
 
 /// What happens on the way to a model.
 #[derive(Clone, Debug)]
 pub enum FitEvent<'a> {
-    /// Something to say, one line.
+    /// A line for the user.
     Note(String),
     /// A gradient step was taken.
     Step(&'a FitProgress),
@@ -82,8 +82,8 @@ struct SavedReport {
     fit: FitReport,
 }
 
-/// The ensemble for `fit`: found in `home`, or trained there under a lock. `progress` is told of every step;
-/// an error it returns stops training, and the next call goes on from the last checkpoint.
+/// The ensemble for `fit`: loaded from `home`, or trained there under a lock. `progress` is called after every
+/// step; an error it returns stops training, and the next call resumes from the last checkpoint.
 pub fn fit_cached(
     home: &Home,
     fit: FitRequest<'_>,
@@ -191,7 +191,7 @@ fn train(
     if path.exists() {
         let bytes = fs::read(&path).map_err(|e| Error::io(&path, "read", e))?;
         let note = match unsealed(&bytes).and_then(Tensors::from_bytes).and_then(|t| trainer.load(&t)) {
-            Ok(()) => "going on with the fit that was interrupted".to_string(),
+            Ok(()) => "resuming the fit that was interrupted".to_string(),
             Err(error) => format!("{}: {error}; fitting from the start", path.display()),
         };
         progress(FitEvent::Note(note))?;
@@ -239,10 +239,7 @@ fn keep(trainer: Trainer<'_>, fit: &FitRequest<'_>, dir: &Path) -> Result<Cached
         updates: now.updates,
         fit: report.clone(),
     };
-    write_atomic(&path, |file| {
-        serde_json::to_writer_pretty(&mut *file, &written)?;
-        file.write_all(b"\n")
-    })?;
+    write_json(&path, &written)?;
     // The model is safe; a checkpoint that cannot be removed only takes space.
     let _ = fs::remove_file(trainer_file(dir));
     let (epochs, updates) = (now.epoch, now.updates);

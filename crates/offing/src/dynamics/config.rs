@@ -1,9 +1,9 @@
-//! The knobs of the ensemble.
+//! Settings of the ensemble.
 
 use serde::{Deserialize, Serialize};
 
 use super::data::held_out;
-use crate::error::{Result, invalid};
+use crate::error::{Result, require};
 use crate::nn::Activation;
 
 /// A probabilistic ensemble (Chua et al. 2018, as in MBPO and MOPO). Defaults are the SUMO paper's.
@@ -72,75 +72,53 @@ impl Default for EnsembleConfig {
 }
 
 impl EnsembleConfig {
-    /// Says what is wrong with the values, if anything. Keys are named as `offing train` has them.
+    /// Finds values that cannot work. Messages name keys as `offing train` has them.
     pub fn validate(&self) -> Result<()> {
-        let fail = |what: String| Err(invalid!("model.ensemble.{what}"));
-        if self.members == 0 {
-            return fail("members: wanted at least 1, found 0; the paper has 7".into());
-        }
-        if self.elites == 0 || self.elites > self.members {
-            return fail(format!(
-                "elites: wanted from 1 to {} (members), found {}; the paper has 5 of 7",
-                self.members, self.elites
-            ));
-        }
-        if self.activation == Activation::Tanh {
-            // A stored model says relu or silu only.
-            return fail("activation: wanted relu or silu, found tanh".into());
-        }
+        const KEY: &str = "model.ensemble";
+        let Self { members, elites, hidden, decay, lr, holdout, holdout_max, .. } = self;
+        require!(*members > 0, "{KEY}.members: wanted at least 1, found 0; the paper has 7");
+        require!(
+            (1..=*members).contains(elites),
+            "{KEY}.elites: wanted from 1 to {members} (members), found {elites}; the paper has 5 of 7"
+        );
+        // A stored model has room for relu and silu only.
+        require!(self.activation != Activation::Tanh, "{KEY}.activation: wanted relu or silu, found tanh");
         // A single unit would be taken for an output, which has no activation.
-        if self.hidden.iter().any(|&width| width < 2) {
-            return fail(format!("hidden: wanted widths of at least 2, found {:?}", self.hidden));
-        }
-        if self.decay.len() != self.hidden.len() + 1 {
-            return fail(format!(
-                "decay: wanted {} numbers, one for each hidden layer and one for the output, found {}",
-                self.hidden.len() + 1,
-                self.decay.len()
-            ));
-        }
+        let wide = hidden.iter().all(|&width| width >= 2);
+        require!(wide, "{KEY}.hidden: wanted widths of at least 2, found {hidden:?}");
+        let (layers, found) = (hidden.len() + 1, decay.len());
+        require!(
+            found == layers,
+            "{KEY}.decay: wanted {layers} numbers, one for each hidden layer and one for the output, found {found}"
+        );
         for (name, value) in [("batch_size", self.batch_size), ("patience", self.patience)] {
-            if value == 0 {
-                return fail(format!("{name}: wanted at least 1, found 0"));
-            }
+            require!(value > 0, "{KEY}.{name}: wanted at least 1, found 0");
         }
-        // A model that was not trained imagines noise.
-        for (name, most) in
-            [("max_epochs", self.max_epochs.map(|n| n as u64)), ("max_updates", self.max_updates)]
-        {
-            if most == Some(0) {
-                return fail(format!("{name}: wanted at least 1, found 0; leave it out for no limit"));
-            }
+        // A model without training predicts noise.
+        let epochs = self.max_epochs.map(|n| n as u64);
+        for (name, most) in [("max_epochs", epochs), ("max_updates", self.max_updates)] {
+            require!(most != Some(0), "{KEY}.{name}: wanted at least 1, found 0; leave it out for no limit");
         }
-        if !(self.lr > 0.0 && self.lr.is_finite()) {
-            return fail(format!("lr: wanted a positive number, found {}", self.lr));
-        }
-        if !(self.holdout > 0.0 && self.holdout < 1.0) || self.holdout_max == 0 {
-            return fail(format!(
-                "holdout: wanted a share between 0 and 1 and holdout_max of at least 1, found {} and {}",
-                self.holdout, self.holdout_max
-            ));
-        }
-        if self.min_log_var >= self.max_log_var {
-            return fail(format!(
-                "min_log_var: wanted less than max_log_var ({}), found {}",
-                self.max_log_var, self.min_log_var
-            ));
-        }
+        require!(*lr > 0.0 && lr.is_finite(), "{KEY}.lr: wanted a positive number, found {lr}");
+        require!(
+            *holdout > 0.0 && *holdout < 1.0 && *holdout_max > 0,
+            "{KEY}.holdout: wanted a share between 0 and 1 and holdout_max of at least 1, found {holdout} and \
+             {holdout_max}"
+        );
+        let (low, high) = (self.min_log_var, self.max_log_var);
+        require!(low < high, "{KEY}.min_log_var: wanted less than max_log_var ({high}), found {low}");
         Ok(())
     }
 
-    /// Says whether so many rows are too few to train on and to hold some out.
+    /// Refuses too few rows to train on and to hold some out.
     pub fn validate_for(&self, rows: usize) -> Result<()> {
         let held = held_out(rows, self.holdout, self.holdout_max);
-        let left = rows.saturating_sub(held);
-        if left < self.batch_size || held == 0 {
-            return Err(invalid!(
-                "too few rows for a model: wanted at least {} to train on and 1 to hold out, found {left} and \
-                 {held}; use more data or a smaller model.ensemble.batch_size",
-                self.batch_size
-            ));
-        }
+        let (left, least) = (rows.saturating_sub(held), self.batch_size);
+        require!(
+            left >= least && held > 0,
+            "too few rows for a model: wanted at least {least} to train on and 1 to hold out, found {left} and {held}; use \
+             more data or a smaller model.ensemble.batch_size"
+        );
         Ok(())
     }
 }

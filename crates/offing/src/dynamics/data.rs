@@ -1,11 +1,11 @@
 //! Rows for training: checks, hold-out split, standardisation.
 
-use crate::batch::Batch;
-use crate::error::{Error, Result, invalid};
+use crate::batch::{Batch, Mat};
+use crate::error::{Error, Result, invalid, require};
 use crate::nn::{PackedMatrix, Tensors};
 use crate::rng::Rng;
 
-/// Input standardisation: (x − mean) / std for each column of (s, a).
+/// Input standardisation: (x − mean) / std for each column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scaler {
     mean: Vec<f32>,
@@ -13,52 +13,95 @@ pub struct Scaler {
 }
 
 impl Scaler {
-    /// Fits mean and deviation over the given rows, in f64. A column whose deviation is below 1e-12 of its scale is
-    /// constant: its deviation counts as 1, and its number is returned.
+    /// Fits mean and deviation of (s, a) over the given rows, in f64. A constant column counts as having deviation 1, and
+    /// its number is returned.
     pub fn fit(rows: &Batch, chosen: &[u32]) -> (Self, Vec<usize>) {
-        let (obs, width) = (rows.obs_dim(), rows.obs_dim() + rows.act_dim());
-        let value = |row: u32, col: usize| {
-            let row = row as usize;
-            f64::from(if col < obs { rows.obs[[row, col]] } else { rows.act[[row, col - obs]] })
-        };
-        let (mut mean, mut square) = (vec![0.0; width], vec![0.0; width]);
-        for &row in chosen {
-            mean.iter_mut().enumerate().for_each(|(col, m)| *m += value(row, col));
-        }
-        mean.iter_mut().for_each(|m| *m /= chosen.len() as f64);
-        for &row in chosen {
-            square.iter_mut().enumerate().for_each(|(col, s)| *s += (value(row, col) - mean[col]).powi(2));
-        }
-        let mut constant = Vec::new();
-        let mut inverse = Vec::with_capacity(width);
-        for (col, square) in square.iter().enumerate() {
-            let std = (square / chosen.len() as f64).sqrt();
-            let is_constant = std < 1e-12 * mean[col].abs().max(1.0);
-            if is_constant {
-                constant.push(col);
-            }
-            inverse.push(if is_constant { 1.0 } else { (1.0 / std) as f32 });
-        }
-        (Self { mean: mean.iter().map(|&m| m as f32).collect(), inverse }, constant)
+        Self::fit_columns(rows.obs_dim() + rows.act_dim(), chosen, |row, to| read_input(rows, row, to))
+    }
+
+    /// [`Scaler::fit`] of `width` columns that `read` fills for a row.
+    pub(super) fn fit_columns(
+        width: usize,
+        chosen: &[u32],
+        read: impl Fn(usize, &mut [f64]),
+    ) -> (Self, Vec<usize>) {
+        let moments = moments(width, chosen, read);
+        let constant = (0..width).filter(|&col| moments[col].1.is_none()).collect();
+        let mean = moments.iter().map(|(mean, _)| *mean as f32).collect();
+        let inverse = moments.iter().map(|(_, std)| std.map_or(1.0, |std| (1.0 / std) as f32)).collect();
+        (Self { mean, inverse }, constant)
+    }
+
+    /// Number of columns.
+    pub(crate) fn width(&self) -> usize {
+        self.mean.len()
     }
 
     /// Writes standardised (s, a) into row `to` of `x`.
     #[inline]
-    pub(super) fn load(&self, obs: &[f32], act: &[f32], x: &mut PackedMatrix, to: usize) {
+    pub(crate) fn load(&self, obs: &Mat, act: &Mat, row: usize, x: &mut PackedMatrix, to: usize) {
+        let (obs, act) = (obs.row(row), act.row(row));
+        match (obs.as_slice(), act.as_slice()) {
+            (Some(obs), Some(act)) => self.load_slices(obs, act, x, to),
+            _ => self.load_slices(&obs.to_vec(), &act.to_vec(), x, to),
+        }
+    }
+
+    #[inline]
+    fn load_slices(&self, obs: &[f32], act: &[f32], x: &mut PackedMatrix, to: usize) {
         for (col, &v) in obs.iter().chain(act).enumerate() {
             let at = x.at(to, col);
             x.data_mut()[at] = (v - self.mean[col]) * self.inverse[col];
         }
     }
 
-    pub(super) fn save(&self, out: &mut Tensors) {
-        out.put_f32("scaler.mean", &[self.mean.len()], self.mean.clone());
-        out.put_f32("scaler.inverse", &[self.inverse.len()], self.inverse.clone());
+    /// Writes standardised values into `x`.
+    pub(super) fn apply<'a>(&self, values: impl Iterator<Item = &'a f32>, x: &mut [f32]) {
+        let scale = self.mean.iter().zip(&self.inverse);
+        x.iter_mut().zip(values).zip(scale).for_each(|((x, v), (mean, inverse))| *x = (v - mean) * inverse);
     }
 
-    pub(super) fn load_from(from: &Tensors, width: usize) -> Result<Self> {
-        Ok(Self { mean: from.f32("scaler.mean", &[width])?, inverse: from.f32("scaler.inverse", &[width])? })
+    pub(super) fn save(&self, prefix: &str, out: &mut Tensors) {
+        for (name, values) in [("mean", &self.mean), ("inverse", &self.inverse)] {
+            out.put_f32(format!("{prefix}{name}"), &[values.len()], values.clone());
+        }
     }
+
+    pub(crate) fn from_tensors(prefix: &str, from: &Tensors, width: usize) -> Result<Self> {
+        let read = |name: &str| from.f32(&format!("{prefix}{name}"), &[width]);
+        Ok(Self { mean: read("mean")?, inverse: read("inverse")? })
+    }
+}
+
+/// Reads (s, a) of a row.
+pub(super) fn read_input(rows: &Batch, row: usize, to: &mut [f64]) {
+    let values = rows.obs.row(row).into_iter().chain(rows.act.row(row));
+    to.iter_mut().zip(values).for_each(|(to, v)| *to = f64::from(*v));
+}
+
+/// Mean and standard deviation of each column over the given rows; no deviation for a constant column, one whose deviation
+/// is below 1e-12 of its scale.
+pub(super) fn moments(
+    width: usize,
+    chosen: &[u32],
+    read: impl Fn(usize, &mut [f64]),
+) -> Vec<(f64, Option<f64>)> {
+    let (mut mean, mut square, mut x) = (vec![0.0; width], vec![0.0; width], vec![0.0; width]);
+    for &row in chosen {
+        read(row as usize, &mut x);
+        mean.iter_mut().zip(&x).for_each(|(m, x)| *m += x);
+    }
+    let n = chosen.len().max(1) as f64;
+    mean.iter_mut().for_each(|m| *m /= n);
+    for &row in chosen {
+        read(row as usize, &mut x);
+        square.iter_mut().zip(&x).zip(&mean).for_each(|((s, x), mean)| *s += (x - mean).powi(2));
+    }
+    let deviation = |mean: f64, square: f64| {
+        let std = (square / n).sqrt();
+        (std >= 1e-12 * mean.abs().max(1.0)).then_some(std)
+    };
+    mean.iter().zip(&square).map(|(&mean, &square)| (mean, deviation(mean, square))).collect()
 }
 
 /// Refuses rows a model cannot learn from: shapes that disagree, values that are not finite.
@@ -73,9 +116,10 @@ pub fn check_rows(rows: &Batch) -> Result<()> {
             rows.next_obs.ncols()
         ));
     }
-    if rows.obs_dim() == 0 || rows.act_dim() == 0 {
-        return Err(invalid!("training rows: wanted at least one observation and one action column"));
-    }
+    require!(
+        rows.obs_dim() > 0 && rows.act_dim() > 0,
+        "training rows: wanted at least one observation and one action column"
+    );
     for (name, mat) in [("obs", &rows.obs), ("act", &rows.act), ("next_obs", &rows.next_obs)] {
         if let Some(((row, col), value)) = mat.indexed_iter().find(|(_, v)| !v.is_finite()) {
             return Err(not_finite(name, row, col, *value));
@@ -117,7 +161,6 @@ pub(super) fn shuffle(items: &mut [u32], rng: &mut Rng) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::Mat;
     use ndarray::Array1;
 
     fn rows(n: usize) -> Batch {
@@ -134,7 +177,7 @@ mod tests {
         let (scaler, constant) = Scaler::fit(&rows, &(0..500).collect::<Vec<_>>());
         assert_eq!(constant, [1]);
         let mut x = PackedMatrix::new(1, 5);
-        scaler.load(&[3.0, 7.5, 3.0], &[0.0, 0.0], &mut x, 0);
+        scaler.load_slices(&[3.0, 7.5, 3.0], &[0.0, 0.0], &mut x, 0);
         assert!(x.data()[1] == 0.0 && x.data()[..5].iter().all(|v| v.abs() < 0.2), "{:?}", &x.data()[..5]);
     }
 

@@ -4,7 +4,7 @@
 //! use offing::dynamics::{DynamicsModel, Ensemble, EnsembleConfig, Members};
 //! use offing::nn::ThreadPool;
 //! use offing::{Batch, Mat, Rng};
-//! // A world in which the state moves by the action and the reward is the state.
+//! // The state moves by the action, and the reward is the state.
 //! let mut rng = Rng::stream(0, "world", 0);
 //! let obs = Mat::from_shape_fn((8000, 1), |_| rng.normal() as f32);
 //! let act = Mat::from_shape_fn((8000, 1), |_| rng.normal() as f32);
@@ -25,7 +25,7 @@ use super::termination::Termination;
 use super::trainer::{FitProgress, Trainer};
 use super::{DynamicsModel, Members, ModelStep, Prediction, sampled_batch};
 use crate::batch::{Batch, Mat};
-use crate::error::{Result, invalid};
+use crate::error::{Result, invalid, require};
 use crate::nn::{
     Activation, Activations, Keep, MlpEnsemble, Noise, PackedMatrix, Scalar, ScratchPool, Shape, Tensors,
     ThreadPool, Weights,
@@ -143,16 +143,11 @@ impl Ensemble {
         self.stack.shape().inputs(0) - self.obs_dim()
     }
 
-    /// Floating-point operations of the matrix products that one row through one member needs.
-    pub fn row_flop(&self) -> f64 {
-        (2 * self.stack.shape().multiplies()) as f64
-    }
-
     /// The whole model as named tensors (without its termination function, which is configuration).
     pub fn save(&self) -> Tensors {
         let mut out = Tensors::default();
         self.stack.save("model", &mut out);
-        self.scaler.save(&mut out);
+        self.scaler.save("scaler.", &mut out);
         let values = |bounds: &[Scalar]| bounds.iter().map(|b| b.value).collect::<Vec<_>>();
         out.put_f64("max_log_var", &values(&self.bounds.max));
         out.put_f64("min_log_var", &values(&self.bounds.min));
@@ -163,14 +158,13 @@ impl Ensemble {
         out
     }
 
-    /// Takes back weights and bounds that [`Ensemble::save`] gave for this model; its termination function stays.
+    /// Restores weights and bounds that [`Ensemble::save`] gave for this model; its termination function stays.
     pub fn restore(&mut self, from: &Tensors) -> Result<()> {
         let saved = Self::load(from, &self.pool)?;
-        if saved.stack.shape() != self.stack.shape() || saved.members() != self.members() {
-            return Err(invalid!(
-                "a model: wanted one of the size in use, found another; the checkpoint belongs to another configuration"
-            ));
-        }
+        require!(
+            saved.stack.shape() == self.stack.shape() && saved.members() == self.members(),
+            "a model: wanted one of the size in use, found another; the checkpoint belongs to another configuration"
+        );
         *self = Self { termination: self.termination.clone(), deterministic: self.deterministic, ..saved };
         Ok(())
     }
@@ -210,10 +204,9 @@ impl Ensemble {
         let bounds = Bounds { max: read("max_log_var")?, min: read("min_log_var")? };
         let elites: Vec<usize> =
             from.u64("elites", size("elites", 0)?)?.into_iter().map(|e| e as usize).collect();
-        if elites.iter().any(|&e| e >= members) {
-            return Err(invalid!("a model: wanted elites below {members}, found {elites:?}"));
-        }
-        let scaler = Scaler::load_from(from, inputs)?;
+        let known = elites.iter().all(|&e| e < members);
+        require!(known, "a model: wanted elites below {members}, found {elites:?}");
+        let scaler = Scaler::from_tensors("scaler.", from, inputs)?;
         Ok(Self::assemble(stack, scaler, bounds, elites, from.f64("holdout", members)?, pool))
     }
 
@@ -248,7 +241,7 @@ impl Ensemble {
         };
         self.scratch.with(make, |s| {
             for i in 0..n {
-                load(&self.scaler, obs, act, rows.at(i), &mut s.x, i);
+                self.scaler.load(obs, act, rows.at(i), &mut s.x, i);
             }
             s.trace.forward(self.stack.net(member), Weights::Current, &s.x, n);
             s.head.deviations(self.stack.simd(), &s.trace.out, n);
@@ -365,14 +358,6 @@ impl RowIndices<'_> {
     }
 }
 
-fn load(scaler: &Scaler, obs: &Mat, act: &Mat, row: usize, x: &mut PackedMatrix, to: usize) {
-    let (obs, act) = (obs.row(row), act.row(row));
-    match (obs.as_slice(), act.as_slice()) {
-        (Some(obs), Some(act)) => scaler.load(obs, act, x, to),
-        _ => scaler.load(&obs.to_vec(), &act.to_vec(), x, to),
-    }
-}
-
 /// Mean squared error of each member's means on the rows `held`, over rows and columns of (s' − s, r).
 pub(super) fn holdout_error(
     stack: &MlpEnsemble,
@@ -389,7 +374,7 @@ pub(super) fn holdout_error(
         let mut x = PackedMatrix::new(rows.len(), stack.shape().inputs(0));
         let mut trace = Activations::forward_only(stack.shape(), rows.len());
         for (i, &row) in rows.iter().enumerate() {
-            load(scaler, &data.obs, &data.act, row as usize, &mut x, i);
+            scaler.load(&data.obs, &data.act, row as usize, &mut x, i);
         }
         trace.forward(stack.net(member), Weights::Current, &x, rows.len());
         for (i, &row) in rows.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A small language for conditions on a step, so that a user's own task can say when an episode goes on.
+//! A small language for conditions on a step, so that a user's own task can say while an episode is alive.
 //!
 //! `obs[i]` is entry i of the state the step led to (s'), `prev[i]` of the state before it (s), `act[i]` of the
 //! action. There are numbers, `+ - * /`, `abs sqrt min max`, `max_abs(obs)` and `max_abs(obs[1..])` for the largest
@@ -25,7 +25,7 @@ pub struct Expression {
     holds: Condition,
 }
 
-/// A step that a condition is asked about.
+/// The step that a condition looks at.
 struct StepView<'a> {
     prev: &'a [f32],
     act: &'a [f32],

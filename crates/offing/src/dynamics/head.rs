@@ -28,6 +28,14 @@ impl Bounds {
     }
 }
 
+/// What is computed from a network's output.
+#[derive(Clone, Copy)]
+enum Pass {
+    Deviations,
+    Losses,
+    Gradient,
+}
+
 /// Flat working arrays for some rows.
 #[derive(Clone, Debug)]
 pub(super) struct Head {
@@ -77,24 +85,12 @@ impl Head {
 
     /// Reads means and standard deviations from a network's output.
     pub(super) fn deviations(&mut self, simd: Simd, out: &PackedMatrix, rows: usize) {
-        let n = self.gather(out, rows);
-        match simd {
-            Simd::Portable => self.deviations_wide::<Plain>(n),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `Simd::Avx2` exists only where AVX2 and FMA were detected.
-            Simd::Avx2(_) => unsafe { self.deviations_avx2(n) },
-        }
+        self.run(Pass::Deviations, simd, out, rows);
     }
 
     /// Fills `loss` with (μ − y)² e^−lv + lv, given `target`, which stays.
     pub(super) fn losses(&mut self, simd: Simd, out: &PackedMatrix, rows: usize) {
-        let n = self.gather(out, rows);
-        match simd {
-            Simd::Portable => self.losses_wide::<Plain>(n),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `Simd::Avx2` exists only where AVX2 and FMA were detected.
-            Simd::Avx2(_) => unsafe { self.losses_avx2(n) },
-        }
+        self.run(Pass::Losses, simd, out, rows);
     }
 
     /// Puts the gradient of Σ_i `scale(i)` · ((μ_i − y_i)² e^−lv_i + lv_i) at the output into `dout`, given `target`.
@@ -106,29 +102,38 @@ impl Head {
         scale: impl Fn(usize) -> f32,
         dout: &mut PackedMatrix,
     ) {
-        let n = self.gather(out, rows);
+        let n = rows * self.width;
         self.scale[..n].chunks_exact_mut(self.width).enumerate().for_each(|(i, row)| row.fill(scale(i)));
-        match simd {
-            Simd::Portable => self.gradient_wide::<Plain>(n),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `Simd::Avx2` exists only where AVX2 and FMA were detected.
-            Simd::Avx2(_) => unsafe { self.gradient_avx2(n) },
-        }
+        self.run(Pass::Gradient, simd, out, rows);
         dout.load_flat(&self.target[..n], self.width, 0);
         dout.load_flat(&self.spread[..n], self.width, self.width);
     }
 
-    fn gather(&mut self, out: &PackedMatrix, rows: usize) -> usize {
+    fn run(&mut self, pass: Pass, simd: Simd, out: &PackedMatrix, rows: usize) {
         let n = rows * self.width;
         out.store_flat(&mut self.mean[..n], self.width, 0);
         out.store_flat(&mut self.spread[..n], self.width, self.width);
-        n
+        match simd {
+            Simd::Portable => self.run_wide::<Plain>(pass, n),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a `Simd::Avx2` exists only where AVX2 and FMA were detected.
+            Simd::Avx2(_) => unsafe { self.run_avx2(pass, n) },
+        }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma")]
-    fn deviations_avx2(&mut self, n: usize) {
-        self.deviations_wide::<Fused>(n);
+    fn run_avx2(&mut self, pass: Pass, n: usize) {
+        self.run_wide::<Fused>(pass, n);
+    }
+
+    #[inline(always)]
+    fn run_wide<A: Arithmetic>(&mut self, pass: Pass, n: usize) {
+        match pass {
+            Pass::Deviations => self.deviations_wide::<A>(n),
+            Pass::Losses => self.losses_wide::<A>(n),
+            Pass::Gradient => self.gradient_wide::<A>(n),
+        }
     }
 
     #[inline(always)]
@@ -140,12 +145,6 @@ impl Head {
         }
     }
 
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,fma")]
-    fn losses_avx2(&mut self, n: usize) {
-        self.losses_wide::<Fused>(n);
-    }
-
     #[inline(always)]
     fn losses_wide<A: Arithmetic>(&mut self, n: usize) {
         let (mean, spread, target) = (&self.mean[..n], &self.spread[..n], &self.target[..n]);
@@ -155,12 +154,6 @@ impl Head {
             let error = mean[i] - target[i];
             loss[i] = error * error * exp::<A>(-lv) + lv;
         }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,fma")]
-    fn gradient_avx2(&mut self, n: usize) {
-        self.gradient_wide::<Fused>(n);
     }
 
     #[inline(always)]

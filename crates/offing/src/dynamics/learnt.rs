@@ -1,4 +1,4 @@
-//! A termination function learnt from the data's own terminals, for tasks whose rule is not known.
+//! A termination function learned from the data's own terminals, for tasks whose rule is not known.
 //!
 //! A small network tells from (s, a, s') whether the episode ended. Batches hold ended and other rows in equal shares,
 //! and the logit is shifted back by the data's log-odds, so that its probability is right for the data as they are.
@@ -6,9 +6,9 @@
 use ndarray::Array1;
 use serde::{Deserialize, Serialize};
 
-use super::data::{check_rows, split};
+use super::data::{Scaler, check_rows, split};
 use crate::batch::{Batch, Mat};
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, invalid, require};
 use crate::nn::{Activation, Fitter, Init, Keep, MlpEnsemble, Shape, Tensors, ThreadPool, Weights, math};
 use crate::rng::Rng;
 
@@ -35,21 +35,17 @@ impl Default for LearnedConfig {
 }
 
 impl LearnedConfig {
-    /// Says what is wrong with the values, and whether these rows teach nothing, if they do not.
+    /// Finds settings that cannot work, and rows without both terminals and others.
     pub(super) fn validate_for(&self, rows: &Batch) -> Result<()> {
-        let fail = |what: String| Err(invalid!("model.termination.classifier.{what}"));
-        if self.hidden.contains(&0) {
-            return fail(format!("hidden: wanted widths of at least 1, found {:?}", self.hidden));
-        }
-        if self.batch_size < 2 {
-            return fail(format!("batch_size: wanted at least 2, found {}", self.batch_size));
-        }
-        if !(self.lr > 0.0 && self.lr.is_finite()) {
-            return fail(format!("lr: wanted a positive number, found {}", self.lr));
-        }
-        if !(0.0..1.0).contains(&self.threshold) {
-            return fail(format!("threshold: wanted a number from 0 to below 1, found {}", self.threshold));
-        }
+        const KEY: &str = "model.termination.classifier";
+        let Self { hidden, batch_size, lr, threshold, .. } = self;
+        require!(!hidden.contains(&0), "{KEY}.hidden: wanted widths of at least 1, found {hidden:?}");
+        require!(*batch_size >= 2, "{KEY}.batch_size: wanted at least 2, found {batch_size}");
+        require!(*lr > 0.0 && lr.is_finite(), "{KEY}.lr: wanted a positive number, found {lr}");
+        require!(
+            (0.0..1.0).contains(threshold),
+            "{KEY}.threshold: wanted a number from 0 to below 1, found {threshold}"
+        );
         let ended = rows.done.iter().filter(|done| **done).count();
         if ended == 0 || ended == rows.len() {
             return Err(one_sided(ended, rows.len() - ended));
@@ -61,7 +57,7 @@ impl LearnedConfig {
 /// There is nothing to tell apart.
 fn one_sided(ended: usize, others: usize) -> Error {
     invalid!(
-        "a learnt termination: wanted terminal and other rows, found {ended} and {others}; use model.termination.kind = \
+        "a learned termination: wanted terminal and other rows, found {ended} and {others}; use model.termination.kind = \
          \"never\", or give an expression"
     )
 }
@@ -70,8 +66,7 @@ fn one_sided(ended: usize, others: usize) -> Error {
 #[derive(Clone, Debug)]
 pub struct LearnedTermination {
     stack: MlpEnsemble,
-    mean: Vec<f32>,
-    inverse: Vec<f32>,
+    scaler: Scaler,
     /// Logit from which a step counts as the end.
     cut: f32,
     /// Of held-out terminals, the share that is found; NaN when none were held out.
@@ -91,7 +86,10 @@ impl LearnedTermination {
             return Err(one_sided(ended.len(), others.len()));
         }
         let width = 2 * rows.obs_dim() + rows.act_dim();
-        let (mean, inverse) = standardise(rows, &train, width);
+        let (scaler, _) = Scaler::fit_columns(width, &train, |row, to| {
+            let values = columns(&rows.obs, &rows.act, &rows.next_obs, row);
+            to.iter_mut().zip(values).for_each(|(to, v)| *to = f64::from(*v));
+        });
         let mut rng = Rng::stream(seed, "termination", 0);
         let shape = Shape::new(width, &cfg.hidden, 1, Activation::Relu);
         let mut stack = MlpEnsemble::new(shape, 1, Init::Uniform, Keep::Moments, &mut rng);
@@ -104,7 +102,7 @@ impl LearnedTermination {
             };
             let picks: Vec<usize> = (0..cfg.batch_size).map(&mut draw).collect();
             let inputs = |i: usize, x: &mut [f32]| {
-                load(&rows.obs, &rows.act, &rows.next_obs, picks[i], (&mean, &inverse), x)
+                scaler.apply(columns(&rows.obs, &rows.act, &rows.next_obs, picks[i]), x)
             };
             fitter.step(&mut stack, &alone, cfg.batch_size, inputs, |i, logit, gradient| {
                 let label = if i.is_multiple_of(2) { 1.0 } else { 0.0 };
@@ -113,25 +111,20 @@ impl LearnedTermination {
                 0.0
             });
         }
-        if stack.not_finite().is_some() {
-            return Err(invalid!(
-                "the termination classifier became non-finite within {} updates; lower its lr ({})",
-                cfg.updates,
-                cfg.lr
-            ));
-        }
+        let finite = stack.not_finite().is_none();
+        require!(finite, "the termination classifier became non-finite; lower its lr ({})", cfg.lr);
         // Trained at even odds: p/(1−p) of the data is the network's odds times ended/others.
         let odds = (ended.len() as f32 / others.len() as f32).ln();
         let cut = (cfg.threshold / (1.0 - cfg.threshold)).ln() - odds;
-        let mut learnt = Self { stack, mean, inverse, cut, recall: f64::NAN, precision: f64::NAN };
-        learnt.judge(&rows.select(&held.iter().map(|&r| r as usize).collect::<Vec<_>>()));
+        let mut learnt = Self { stack, scaler, cut, recall: f64::NAN, precision: f64::NAN };
+        learnt.measure(&rows.select(&held.iter().map(|&r| r as usize).collect::<Vec<_>>()));
         Ok(learnt)
     }
 
     /// Whether each step ended its episode.
     pub fn done(&self, obs: &Mat, act: &Mat, next_obs: &Mat) -> Array1<bool> {
         let mut logits = vec![0.0; obs.nrows()];
-        let load = |row: usize, x: &mut [f32]| load(obs, act, next_obs, row, (&self.mean, &self.inverse), x);
+        let load = |row: usize, x: &mut [f32]| self.scaler.apply(columns(obs, act, next_obs, row), x);
         self.stack.predict(&ThreadPool::new(1), (0, Weights::Current), (&mut logits, 1), load);
         logits.iter().map(|logit| *logit > self.cut || !logit.is_finite()).collect()
     }
@@ -140,8 +133,7 @@ impl LearnedTermination {
     pub fn save(&self) -> Tensors {
         let mut out = Tensors::default();
         self.stack.save("termination", &mut out);
-        out.put_f32("mean", &[self.mean.len()], self.mean.clone());
-        out.put_f32("inverse", &[self.inverse.len()], self.inverse.clone());
+        self.scaler.save("", &mut out);
         out.put_f64("cut_recall_precision", &[f64::from(self.cut), self.recall, self.precision]);
         out
     }
@@ -155,15 +147,15 @@ impl LearnedTermination {
         let rest = from.f64("cut_recall_precision", 3)?;
         Ok(Self {
             stack,
-            mean: from.f32("mean", &[width])?,
-            inverse: from.f32("inverse", &[width])?,
+            scaler: Scaler::from_tensors("", from, width)?,
             cut: rest[0] as f32,
             recall: rest[1],
             precision: rest[2],
         })
     }
 
-    fn judge(&mut self, held: &Batch) {
+    /// Recall and precision on held-out rows.
+    fn measure(&mut self, held: &Batch) {
         let called = self.done(&held.obs, &held.act, &held.next_obs);
         let both = called.iter().zip(&held.done).filter(|(a, b)| **a && **b).count() as f64;
         self.recall = both / held.done.iter().filter(|d| **d).count() as f64;
@@ -171,30 +163,9 @@ impl LearnedTermination {
     }
 }
 
-fn value(obs: &Mat, act: &Mat, next: &Mat, row: usize, col: usize) -> f32 {
-    let (o, a) = (obs.ncols(), act.ncols());
-    match col {
-        _ if col < o => obs[[row, col]],
-        _ if col < o + a => act[[row, col - o]],
-        _ => next[[row, col - o - a]],
-    }
-}
-
-fn load(obs: &Mat, act: &Mat, next: &Mat, row: usize, scale: (&[f32], &[f32]), x: &mut [f32]) {
-    for (col, x) in x.iter_mut().enumerate() {
-        *x = (value(obs, act, next, row, col) - scale.0[col]) * scale.1[col];
-    }
-}
-
-fn standardise(rows: &Batch, chosen: &[u32], width: usize) -> (Vec<f32>, Vec<f32>) {
-    let column = |col: usize| {
-        let at = |&r: &u32| f64::from(value(&rows.obs, &rows.act, &rows.next_obs, r as usize, col));
-        let mean = chosen.iter().map(at).sum::<f64>() / chosen.len() as f64;
-        let var = chosen.iter().map(|r| (at(r) - mean).powi(2)).sum::<f64>() / chosen.len() as f64;
-        let constant = var.sqrt() < 1e-12 * mean.abs().max(1.0);
-        (mean as f32, if constant { 1.0 } else { (1.0 / var.sqrt()) as f32 })
-    };
-    (0..width).map(column).unzip()
+/// (s, a, s') of a row.
+fn columns<'a>(obs: &'a Mat, act: &'a Mat, next_obs: &'a Mat, row: usize) -> impl Iterator<Item = &'a f32> {
+    obs.row(row).into_iter().chain(act.row(row)).chain(next_obs.row(row))
 }
 
 #[cfg(test)]

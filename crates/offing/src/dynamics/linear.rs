@@ -3,7 +3,7 @@
 use ndarray::{Array2, ArrayView1};
 
 use super::config::EnsembleConfig;
-use super::data::split;
+use super::data::{moments, read_input, split};
 use super::ensemble::Ensemble;
 use super::{DynamicsModel, Prediction};
 use crate::batch::{Batch, Mat};
@@ -40,14 +40,14 @@ impl Linear {
     /// from others get weight 0.
     pub fn fit(rows: &Batch, chosen: &[u32]) -> Self {
         let (inputs, outputs) = (rows.obs_dim() + rows.act_dim(), rows.obs_dim() + 1);
-        let scale = scales(inputs, chosen, |row, to| input(rows, row, to));
+        let scale = scales(inputs, chosen, |row, to| read_input(rows, row, to));
         let size = inputs + 1;
         let mut gram = vec![0.0; size * size];
         let mut weights = Array2::<f64>::zeros((size, outputs));
         let (mut x, mut y) = (vec![0.0; size], vec![0.0; outputs]);
         for &row in chosen {
             let row = row as usize;
-            input(rows, row, &mut x[..inputs]);
+            read_input(rows, row, &mut x[..inputs]);
             standardise(&scale, &mut x);
             target(rows, row, &mut y);
             for (i, &xi) in x.iter().enumerate() {
@@ -112,11 +112,6 @@ pub fn compare(
     (comparison, linear)
 }
 
-fn input(rows: &Batch, row: usize, to: &mut [f64]) {
-    let values = rows.obs.row(row).into_iter().chain(rows.act.row(row));
-    to.iter_mut().zip(values).for_each(|(to, v)| *to = f64::from(*v));
-}
-
 fn target(rows: &Batch, row: usize, to: &mut [f64]) {
     let (last, change) = to.split_last_mut().expect("a target has the reward at least");
     let pairs = rows.next_obs.row(row).into_iter().zip(rows.obs.row(row));
@@ -126,22 +121,7 @@ fn target(rows: &Batch, row: usize, to: &mut [f64]) {
 
 /// Mean and reciprocal standard deviation of each column; a constant column counts as having deviation 1.
 fn scales(width: usize, chosen: &[u32], read: impl Fn(usize, &mut [f64])) -> Vec<(f64, f64)> {
-    let (mut sum, mut square, mut x) = (vec![0.0; width], vec![0.0; width], vec![0.0; width]);
-    for &row in chosen {
-        read(row as usize, &mut x);
-        sum.iter_mut().zip(&x).for_each(|(s, x)| *s += x);
-    }
-    let n = chosen.len().max(1) as f64;
-    sum.iter_mut().for_each(|s| *s /= n);
-    for &row in chosen {
-        read(row as usize, &mut x);
-        square.iter_mut().zip(&x).zip(&sum).for_each(|((s, x), mean)| *s += (x - mean).powi(2));
-    }
-    let deviation = |square: f64, mean: f64| {
-        let std = (square / n).sqrt();
-        if std < 1e-12 * mean.abs().max(1.0) { 1.0 } else { std }
-    };
-    sum.iter().zip(&square).map(|(&mean, &square)| (mean, 1.0 / deviation(square, mean))).collect()
+    moments(width, chosen, read).into_iter().map(|(mean, std)| (mean, 1.0 / std.unwrap_or(1.0))).collect()
 }
 
 /// Standardises the inputs and sets the intercept, which is last.

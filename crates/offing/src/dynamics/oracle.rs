@@ -12,13 +12,13 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use ndarray::{Array1, Array3, ArrayView1, Axis};
+use ndarray::{Array1, Array3, ArrayView1, ArrayView2, Axis};
 use rayon::prelude::*;
 
 use super::{DynamicsModel, Members, ModelStep, Prediction};
 use crate::batch::{Batch, Mat};
-use crate::env::{Env, EnvPool, Spec};
-use crate::error::{Result, invalid};
+use crate::env::{Env, EnvPool, Spec, StepResult};
+use crate::error::{Result, require};
 use crate::rng::Rng;
 
 /// Rows a thread takes at once with one simulator.
@@ -64,7 +64,7 @@ pub struct LostRows {
 /// How many rows an oracle has seen and could not recover, over all its calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LostCounts {
-    /// Rows asked for.
+    /// Rows simulated.
     pub rows: usize,
     /// See [`LostRows::clipped`].
     pub clipped: usize,
@@ -122,21 +122,14 @@ impl<'a> Oracle<'a> {
 
     /// One step from every (s, a), whatever came before it.
     pub fn replay(&self, obs: &Mat, act: &Mat) -> Result<OracleStep> {
-        let mut rew = Array1::from_elem(obs.nrows(), f32::NAN);
-        let mut done = Array1::from_elem(obs.nrows(), true);
-        let acts = act.view().insert_axis(Axis(1)).to_owned();
-        let moments = Mutex::new((&mut rew, &mut done));
-        let Trajectories { obs: next, lost } = self.simulate(obs, &acts, |row, moment| {
-            let mut kept = moments.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.0[row] = moment.reward as f32;
-            kept.1[row] = moment.terminated;
-        })?;
-        let next_obs = next.index_axis_move(Axis(1), 0);
-        // A simulator that gave up goes on from elsewhere: its reward means as little as its state.
-        for &row in &lost.unstable {
-            (rew[row], done[row]) = (f32::NAN, true);
+        let (states, last, lost) = self.simulate(obs, &act.view().insert_axis(Axis(1)).to_owned())?;
+        let mut batch = lost_rows(obs, act);
+        batch.next_obs = states.index_axis_move(Axis(1), 0);
+        for (row, step) in last.iter().enumerate() {
+            if let Some(step) = step {
+                (batch.rew[row], batch.done[row]) = (step.reward as f32, step.terminated);
+            }
         }
-        let batch = Batch { obs: obs.clone(), act: act.clone(), rew, next_obs, done };
         Ok(OracleStep { batch, lost })
     }
 
@@ -160,95 +153,97 @@ impl<'a> Oracle<'a> {
     /// The states that follow each start under its row of `acts`, (row, step, act_dim). Terminals do not stop
     /// it.
     pub fn follow(&self, obs: &Mat, acts: &Array3<f32>) -> Result<Trajectories> {
-        self.simulate(obs, acts, |_, _| ())
+        let (obs, _, lost) = self.simulate(obs, acts)?;
+        Ok(Trajectories { obs, lost })
     }
 
+    /// States after each step, each row's last step (none where the simulator gave up), and the rows lost.
     fn simulate(
         &self,
         obs: &Mat,
         acts: &Array3<f32>,
-        tell: impl Fn(usize, &crate::env::StepResult) + Sync,
-    ) -> Result<Trajectories> {
+    ) -> Result<(Array3<f32>, Vec<Option<StepResult>>, LostRows)> {
         let (rows, steps, width) = (obs.nrows(), acts.dim().1, self.spec.obs_dim);
-        if (obs.ncols(), acts.dim().0, acts.dim().2) != (width, rows, self.spec.act_dim) {
-            return Err(invalid!(
-                "steps of {}: wanted {width} observations and {} actions a row, found {} and {} (rows {rows} and {}); the \
-                 rows are of another task",
-                self.spec.task,
-                self.spec.act_dim,
-                obs.ncols(),
-                acts.dim().2,
-                acts.dim().0
-            ));
-        }
+        let (found, act_rows, act_width) = (obs.ncols(), acts.dim().0, acts.dim().2);
+        require!(
+            (found, act_rows, act_width) == (width, rows, self.spec.act_dim),
+            "steps of {}: wanted {width} observations and {} actions a row, found {found} and {act_width} (rows {rows} and \
+             {act_rows}); the rows are of another task",
+            self.spec.task,
+            self.spec.act_dim
+        );
         let mut flat = vec![f32::NAN; rows * steps * width];
-        let mut fates = vec![RowOutcome::Unreadable; rows];
+        let mut outcomes = vec![(RowOutcome::Unreadable, None); rows];
         let size = (steps * width).max(1);
-        flat.par_chunks_mut(CHUNK * size).zip(fates.par_chunks_mut(CHUNK)).enumerate().try_for_each(
-            |(chunk, (states, fates))| {
+        flat.par_chunks_mut(CHUNK * size).zip(outcomes.par_chunks_mut(CHUNK)).enumerate().try_for_each(
+            |(chunk, (states, outcomes))| {
                 self.envs.with(|env| {
-                    for (i, (states, fate)) in states.chunks_mut(size).zip(fates).enumerate() {
+                    for (i, (states, outcome)) in states.chunks_mut(size).zip(outcomes).enumerate() {
                         let row = chunk * CHUNK + i;
-                        let acts = acts.index_axis(Axis(0), row);
-                        *fate = follow_one(env, obs.row(row), acts, states, |moment| tell(row, moment));
+                        *outcome = follow_one(env, obs.row(row), acts.index_axis(Axis(0), row), states);
                     }
                 })
             },
         )?;
-        let lost = LostRows::of(fates.into_iter());
+        let (outcomes, last): (Vec<RowOutcome>, _) = outcomes.into_iter().unzip();
+        let lost = LostRows::of(outcomes.into_iter());
+        self.count(rows, &lost);
+        let states = Array3::from_shape_vec((rows, steps, width), flat).expect("every row has every step");
+        Ok((states, last, lost))
+    }
+
+    fn count(&self, rows: usize, lost: &LostRows) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.rows += rows;
         counts.clipped += lost.clipped.len();
         counts.unstable += lost.unstable.len();
         counts.unreadable += lost.unreadable.len();
-        let obs = Array3::from_shape_vec((rows, steps, width), flat).expect("every row has every step");
-        Ok(Trajectories { obs, lost })
     }
 
     /// For the infallible interface: a batch the simulators could not be built for is a batch of unreadable
     /// rows.
     fn replay_or_nan(&self, obs: &Mat, act: &Mat) -> OracleStep {
         self.replay(obs, act).unwrap_or_else(|_| {
-            let rows = obs.nrows();
-            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-            counts.rows += rows;
-            counts.unreadable += rows;
-            let lost = LostRows { unreadable: (0..rows).collect(), ..LostRows::default() };
-            let batch = Batch {
-                obs: obs.clone(),
-                act: act.clone(),
-                rew: Array1::from_elem(rows, f32::NAN),
-                next_obs: Mat::from_elem(obs.raw_dim(), f32::NAN),
-                done: Array1::from_elem(rows, true),
-            };
-            OracleStep { batch, lost }
+            let lost = LostRows { unreadable: (0..obs.nrows()).collect(), ..LostRows::default() };
+            self.count(obs.nrows(), &lost);
+            OracleStep { batch: lost_rows(obs, act), lost }
         })
     }
 }
 
-/// Simulates one row into `states`, step after step.
+/// Rows of which nothing is known but (s, a): what follows is NaN, and the episode ends.
+fn lost_rows(obs: &Mat, act: &Mat) -> Batch {
+    Batch {
+        obs: obs.clone(),
+        act: act.clone(),
+        rew: Array1::from_elem(obs.nrows(), f32::NAN),
+        next_obs: Mat::from_elem(obs.raw_dim(), f32::NAN),
+        done: Array1::from_elem(obs.nrows(), true),
+    }
+}
+
+/// Simulates one row into `states`, step after step; returns the last step as well, unless the simulator gave up.
 fn follow_one(
     env: &mut dyn Env,
     start: ArrayView1<'_, f32>,
-    acts: ndarray::ArrayView2<'_, f32>,
+    acts: ArrayView2<'_, f32>,
     states: &mut [f32],
-    mut tell: impl FnMut(&crate::env::StepResult),
-) -> RowOutcome {
+) -> (RowOutcome, Option<StepResult>) {
     if start.iter().chain(acts.iter()).any(|v| !v.is_finite()) {
-        return RowOutcome::Unreadable;
+        return (RowOutcome::Unreadable, None);
     }
     let start: Vec<f64> = start.iter().map(|&v| f64::from(v)).collect();
-    let Ok(resumed) = env.resume_from(&start) else { return RowOutcome::Unreadable };
-    let width = start.len();
-    for (act, state) in acts.rows().into_iter().zip(states.chunks_exact_mut(width)) {
-        let moment = env.step(&act.to_vec());
+    let Ok(resumed) = env.resume_from(&start) else { return (RowOutcome::Unreadable, None) };
+    let mut last = None;
+    for (act, state) in acts.rows().into_iter().zip(states.chunks_exact_mut(start.len())) {
+        last = Some(env.step(&act.to_vec()));
+        // A simulator that gave up resumes elsewhere: its reward means as little as its state.
         if env.unstable() {
-            return RowOutcome::Unstable;
+            return (RowOutcome::Unstable, None);
         }
-        tell(&moment);
         state.iter_mut().zip(env.obs()).for_each(|(to, v)| *to = *v as f32);
     }
-    if resumed.clipped.is_empty() { RowOutcome::Exact } else { RowOutcome::Clipped }
+    (if resumed.clipped.is_empty() { RowOutcome::Exact } else { RowOutcome::Clipped }, last)
 }
 
 impl DynamicsModel for Oracle<'_> {

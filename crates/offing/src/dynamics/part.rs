@@ -40,12 +40,9 @@ impl ModelShard {
                 data.fetch_early(row_of(i + Batch::AHEAD));
             }
             let row = row_of(i);
-            let (obs, act, next) = (data.obs.row(row), data.act.row(row), data.next_obs.row(row));
-            match (obs.as_slice(), act.as_slice()) {
-                (Some(obs), Some(act)) => scaler.load(obs, act, &mut self.shard.x, i),
-                _ => scaler.load(&obs.to_vec(), &act.to_vec(), &mut self.shard.x, i),
-            }
+            scaler.load(&data.obs, &data.act, row, &mut self.shard.x, i);
             let target = &mut self.head.target[i * width..][..width];
+            let (obs, next) = (data.obs.row(row), data.next_obs.row(row));
             target.iter_mut().zip(next).zip(obs).for_each(|((t, next), obs)| *t = next - obs);
             target[width - 1] = data.rew[row];
         }
@@ -65,7 +62,7 @@ impl ModelShard {
         }
     }
 
-    /// After [`ModelShard::forward`]: takes back the gradient of Σ_i `scale(i)` · Σ_d ((μ − y)² e^−lv + lv).
+    /// After [`ModelShard::forward`]: backpropagates the gradient of Σ_i `scale(i)` · Σ_d ((μ − y)² e^−lv + lv).
     pub(super) fn backward(&mut self, nets: &MlpEnsemble, member: usize, scale: impl Fn(usize) -> f32) {
         let (n, net) = (self.shard.rows.len(), &mut self.shard.nets[0]);
         self.head.gradient(nets.simd(), &net.out, n, scale, &mut net.dout);

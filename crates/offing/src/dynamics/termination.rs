@@ -106,7 +106,7 @@ impl TerminationConfig {
         }
     }
 
-    /// Says what is wrong with the rule for states of these rows, if anything; nothing is learnt for it.
+    /// Finds what is wrong with the rule for states of these rows, without training anything.
     pub fn validate_for(&self, rows: &Batch) -> Result<()> {
         match self {
             Self::Learnt { classifier } => classifier.validate_for(rows),

@@ -33,7 +33,7 @@ pub struct Trainer<'a> {
 }
 
 /// Where training stands, beside the weights.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct State {
     updates: u64,
     epoch: u64,
@@ -113,16 +113,7 @@ impl<'a> Trainer<'a> {
             bounds: Bounds::new(obs + 1, cfg.max_log_var, cfg.min_log_var),
             shards: Vec::new(),
             dbounds: [vec![0.0; obs + 1], vec![0.0; obs + 1]],
-            state: State {
-                updates: 0,
-                epoch: 0,
-                position: 0,
-                stale: 0,
-                finished: false,
-                loss_sum: 0.0,
-                best_error: unknown.clone(),
-                last_error: unknown,
-            },
+            state: State { best_error: unknown.clone(), last_error: unknown, ..State::default() },
         };
         trainer.draw_order();
         Ok(trainer)
@@ -157,10 +148,8 @@ impl<'a> Trainer<'a> {
             self.order = order;
             self.state.loss_sum += loss?;
             self.state.position += 1;
-            if last == self.train.len() {
-                return self.end_epoch();
-            }
-            if self.cfg.max_updates.is_some_and(|most| self.state.updates >= most) {
+            let enough = self.cfg.max_updates.is_some_and(|most| self.state.updates >= most);
+            if enough || last == self.train.len() {
                 return self.end_epoch();
             }
         }
@@ -221,7 +210,7 @@ impl<'a> Trainer<'a> {
     pub fn finish(self) -> Result<Ensemble> {
         if self.state.best_error.iter().any(|e| !e.is_finite()) {
             return Err(invalid!(
-                "the model was not trained for a whole epoch yet, so no weights have been chosen; go on training"
+                "the model was not trained for a whole epoch yet, so no weights have been chosen; train longer"
             ));
         }
         let mut ranked: Vec<usize> = (0..self.cfg.members).collect();
@@ -239,7 +228,7 @@ impl<'a> Trainer<'a> {
             let flat: Vec<f64> = bounds.iter().flat_map(|b| [b.value, b.m, b.v]).collect();
             out.put_f64(name, &flat);
         }
-        self.scaler.save(&mut out);
+        self.scaler.save("scaler.", &mut out);
         out.put_u64("state", &[s.updates, s.epoch, s.position, s.stale, u64::from(s.finished)]);
         out.put_f64("loss_sum", &[s.loss_sum]);
         out.put_f64("best_error", &s.best_error);
@@ -247,7 +236,7 @@ impl<'a> Trainer<'a> {
         out
     }
 
-    /// Goes on from what [`Trainer::save`] gave, on the same data with the same configuration and seed.
+    /// Resumes from what [`Trainer::save`] gave, on the same data with the same configuration and seed.
     pub fn load(&mut self, from: &Tensors) -> Result<()> {
         let (width, members) = (self.rows.obs_dim() + 1, self.cfg.members);
         let (mut stack, mut best) = (self.stack.clone(), self.best.clone());
@@ -258,7 +247,7 @@ impl<'a> Trainer<'a> {
             Ok(flat.as_chunks::<3>().0.iter().map(|&[value, m, v]| Scalar { value, m, v }).collect())
         };
         let bounds = Bounds { max: read("max_log_var")?, min: read("min_log_var")? };
-        let scaler = Scaler::load_from(from, self.rows.obs_dim() + self.rows.act_dim())?;
+        let scaler = Scaler::from_tensors("scaler.", from, self.rows.obs_dim() + self.rows.act_dim())?;
         let counts = from.u64("state", 5)?;
         self.state = State {
             updates: counts[0],

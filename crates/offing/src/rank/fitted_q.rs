@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::first_states;
 use crate::batch::{Batch, Mat};
 use crate::data::Dataset;
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, require};
 use crate::nn::{ThreadPool, Weights};
 use crate::replay::gather;
 use crate::rng::Rng;
@@ -48,8 +48,8 @@ pub struct FittedQ {
 }
 
 /// Fits Q for the policy's mean action. Two networks learn, and the smaller counts in the target: what ruins this
-/// estimate is overestimation at actions that are not in the data. Targets are kept to what any policy can reach. `watch`
-/// is told of steps and says whether to go on.
+/// estimate is overestimation at actions that are not in the data. Targets are clamped to what any policy can reach. `watch`
+/// is called with the step and says whether to go on.
 pub fn fitted_q(
     cfg: &FittedQConfig,
     data: &Dataset,
@@ -59,9 +59,10 @@ pub fn fitted_q(
     watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<FittedQ> {
     let rows = &data.rows;
-    if cfg.steps == 0 || cfg.batch == 0 {
-        return Err(invalid!("fitted Q: wanted at least one step and one row a batch, found 0"));
-    }
+    require!(
+        cfg.steps > 0 && cfg.batch > 0,
+        "fitted Q: wanted at least one step and one row a batch, found 0"
+    );
     let sac = SacConfig {
         hidden: cfg.hidden.clone(),
         critic_lr: cfg.lr,
@@ -72,7 +73,7 @@ pub fn fitted_q(
     let mut q =
         Sac::new(&sac, rows.obs_dim(), rows.act_dim(), pool, &mut Rng::stream(seed, "fitted-q/init", 0))?;
     let next_act = policy.mean_batch(pool, &rows.next_obs);
-    let reach = Reach::of(&rows.rew, cfg.gamma);
+    let (lowest, highest) = return_range(&rows.rew, cfg.gamma);
     let mut batch = Batch::empty(rows.obs_dim(), rows.act_dim());
     let (mut error, mut counted) = (0.0, 0);
     for step in 0..cfg.steps {
@@ -82,16 +83,15 @@ pub fn fitted_q(
         let next = q.min_q(Weights::Target, batch.next_obs.view(), next_act.select(Axis(0), &picks).view());
         let y = Zip::from(&batch.rew).and(&batch.done).and(&next).map_collect(|&r, &done, &next| {
             let going_on = if done { 0.0 } else { cfg.gamma as f32 };
-            (r + going_on * next).clamp(reach.low, reach.high)
+            (r + going_on * next).clamp(lowest, highest)
         });
         let loss = q.critic_step(&batch, &y);
         q.sync_targets();
-        if !loss.is_finite() {
-            return Err(invalid!(
-                "fitted Q: the error became {loss} at step {}; lower its learning rate",
-                step + 1
-            ));
-        }
+        require!(
+            loss.is_finite(),
+            "fitted Q: the error became {loss} at step {}; lower its learning rate",
+            step + 1
+        );
         if step >= cfg.steps - cfg.steps.div_ceil(10) {
             (error, counted) = (error + loss, counted + 1);
         }
@@ -106,16 +106,9 @@ pub fn fitted_q(
 }
 
 /// The discounted returns that rewards like the data's allow: r/(1 − γ) for ever, or the end of the episode.
-struct Reach {
-    low: f32,
-    high: f32,
-}
-
-impl Reach {
-    fn of(rewards: &Array1<f32>, gamma: f64) -> Self {
-        let for_ever = 1.0 / (1.0 - gamma).max(1e-6) as f32;
-        let low = rewards.iter().copied().fold(f32::INFINITY, f32::min);
-        let high = rewards.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        Self { low: low.min(low * for_ever), high: high.max(high * for_ever) }
-    }
+fn return_range(rewards: &Array1<f32>, gamma: f64) -> (f32, f32) {
+    let for_ever = 1.0 / (1.0 - gamma).max(1e-6) as f32;
+    let low = rewards.iter().copied().fold(f32::INFINITY, f32::min);
+    let high = rewards.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    (low.min(low * for_ever), high.max(high * for_ever))
 }

@@ -1,8 +1,8 @@
-//! Offline policy selection: which policy is best, told from data alone.
+//! Offline policy selection: which policy is best, from data alone.
 //!
-//! Two judges that need no simulator. [`fitted_q`] learns what a policy is worth from logged transitions (fitted Q
+//! Two methods that need no simulator. [`fitted_q`] learns what a policy is worth from logged transitions (fitted Q
 //! evaluation: Le, Voloshin & Yue 2019; for selection: Paine et al. 2020). [`model_return`] lets it act in a learnt model
-//! and takes back what is uncertain (Eq. 6). Neither is the truth: their order of policies is what they are for.
+//! and penalises uncertain steps (Eq. 6). Neither is the true return: use the order of policies that they give.
 
 mod fitted_q;
 mod model_return;

@@ -30,7 +30,7 @@ impl Default for ModelReturnConfig {
     }
 }
 
-/// What a model says about a policy; means over rollouts.
+/// What a model predicts of a policy; means over rollouts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ModelReturn {
     /// Σ γᵗ (r − λ·û).
@@ -43,11 +43,11 @@ pub struct ModelReturn {
     pub exploded: f64,
 }
 
-/// Rolls the policy out from `starts` and adds up penalised rewards. `dream` holds the model, the estimator and a guard
-/// that penalises; `worst` is the penalised reward that every step after an explosion counts, the least a step can bring.
+/// Rolls the policy out from `starts` and adds up penalised rewards. `rollout` holds the model, the estimator and a
+/// rule that penalises; `worst` is the penalised reward of every step after the model left its range, the least a step can bring.
 pub fn model_return(
     cfg: &ModelReturnConfig,
-    dream: &mut ModelRollout<'_>,
+    rollout: &mut ModelRollout<'_>,
     policy: &Actor,
     starts: Mat,
     worst: f64,
@@ -63,8 +63,8 @@ pub fn model_return(
         if obs.nrows() == 0 {
             break;
         }
-        let rollout = dream.run(policy, obs, 1, rng)?;
-        let rows = rollout.rows;
+        let made = rollout.run(policy, obs, 1, rng)?;
+        let rows = made.rows;
         let mut rewards = rows.rew.to_vec();
         let sum = |rewards: &[f32]| rewards.iter().map(|&r| f64::from(r)).sum::<f64>();
         let discount = cfg.gamma.powi(t as i32);
@@ -72,17 +72,17 @@ pub fn model_return(
         found.length += rows.len() as f64;
         let going_on: Vec<usize> = (0..rows.len()).filter(|&i| !rows.done[i]).collect();
         obs = rows.next_obs.select(Axis(0), &going_on);
-        let scores = match dream.estimator {
-            // Estimators that look at rows alone leave scoring to whoever needs it.
-            Some(estimator) if rollout.u.iter().any(|u| u.is_nan()) => {
+        let scores = match rollout.estimator {
+            // Estimators that look at rows alone leave scoring to the caller.
+            Some(estimator) if made.u.iter().any(|u| u.is_nan()) => {
                 estimator.score(&ModelStep::of_rows(rows))?.to_vec()
             }
-            _ => rollout.u,
+            _ => made.u,
         };
-        dream.rule.observe(&scores);
-        dream.rule.penalise(&mut rewards, &scores);
+        rollout.rule.observe(&scores);
+        rollout.rule.penalise(&mut rewards, &scores);
         found.value += discount * sum(&rewards);
-        let lost = rollout.stats.non_finite as f64;
+        let lost = made.stats.non_finite as f64;
         let rest: f64 = (t..cfg.length).map(|t| cfg.gamma.powi(t as i32)).sum();
         found.value += lost * worst * rest;
         found.exploded += lost;

@@ -1,4 +1,4 @@
-//! Checkpoints: states on disk, the last two kept, damaged ones passed over.
+//! Checkpoints: the last two states on disk; damaged ones are skipped.
 
 use std::fs;
 use std::io::Write;
@@ -17,8 +17,8 @@ pub(super) struct Checkpoints {
     dir: PathBuf,
 }
 
-/// A process that was killed while writing leaves half a file under a temporary name. Whoever calls this holds the run's lock,
-/// so nobody is writing it now.
+/// A process that was killed while writing leaves half a file under a temporary name. The caller holds the run's lock, so
+/// nobody is writing it now.
 pub(super) fn sweep(dir: &Path) -> Result<()> {
     for entry in fs::read_dir(dir).map_err(|e| Error::io(dir, "list the files", e))?.flatten() {
         if entry.file_name().to_string_lossy().ends_with(".partial") {

@@ -1,4 +1,4 @@
-//! A run's metrics: a file of JSON lines that only ever grows, but for what a resumed run takes back.
+//! A run's metrics: a file of JSON lines that only grows, except that a resumed run removes lines after its checkpoint.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -41,7 +41,7 @@ impl Metrics {
         self.file.sync_all().map_err(|e| Error::io(&self.path, "write", e))
     }
 
-    /// Takes back what was recorded after `step` (everything without one), and any half line at the end.
+    /// Removes what was recorded after `step` (everything without one), and any half line at the end.
     pub(super) fn keep_until(&mut self, step: Option<u64>) -> Result<()> {
         let text = fs::read(&self.path).map_err(|e| Error::io(&self.path, "read", e))?;
         let mut kept = 0;
@@ -59,7 +59,7 @@ impl Metrics {
         self.file
             .set_len(kept as u64)
             .and_then(|()| self.file.seek(SeekFrom::End(0)))
-            .map_err(|e| Error::io(&self.path, "take back lines", e))?;
+            .map_err(|e| Error::io(&self.path, "remove lines", e))?;
         Ok(())
     }
 }
@@ -73,7 +73,7 @@ pub fn read_metrics(path: &Path) -> Result<Vec<Record>> {
             serde_json::from_str(line).map_err(|e| {
                 Error::file(
                     path,
-                    format!("line {}: wanted a JSON object, found otherwise ({e}); mend or remove it", i + 1),
+                    format!("line {}: wanted a JSON object, found otherwise ({e}); fix or remove it", i + 1),
                 )
             })
         })

@@ -58,7 +58,7 @@ pub const TIMING: &str = "timing.json";
 
 const CHECKPOINTS: &str = "checkpoints";
 
-/// What an event handler answers: go on, or write a checkpoint at the next opportunity and stop.
+/// What an event handler answers: continue, or write a checkpoint at the next opportunity and stop.
 pub use std::ops::ControlFlow;
 
 /// A directory that this process works in. No other process can while it is held.
@@ -70,16 +70,15 @@ pub struct RunDir {
     /// Opened with the first record, which may follow records of an earlier process.
     events: Option<Events>,
     checkpoints: Checkpoints,
-    /// What is worth telling the user: checkpoints that were refused.
-    notes: Vec<String>,
+    /// Warnings for the user: checkpoints that were refused.
+    warnings: Vec<String>,
     /// Directories that were made for it, its own first; none when it was there before.
     made: Vec<PathBuf>,
     _lock: File,
 }
 
 impl RunDir {
-    /// Takes hold of the run at `path`, or makes it. A run that is there already must have been made with the same
-    /// configuration.
+    /// Locks the run at `path`, or creates it. An existing run must have the same configuration.
     pub fn open_or_create(path: &Path, config: &str) -> Result<Self> {
         Self::try_open_or_create(path, config)?.ok_or_else(|| held_by_another(path))
     }
@@ -109,7 +108,7 @@ impl RunDir {
         Ok(Some(Self { made, ..run }))
     }
 
-    /// Takes hold of the run at `path`.
+    /// Locks the run at `path`.
     pub fn open(path: &Path) -> Result<Self> {
         let file = path.join(CONFIG);
         if !file.is_file() {
@@ -131,14 +130,14 @@ impl RunDir {
             metrics: Metrics::open(&path.join(METRICS))?,
             events: None,
             checkpoints: Checkpoints::open(&path.join(CHECKPOINTS))?,
-            notes: Vec::new(),
+            warnings: Vec::new(),
             made: Vec::new(),
             _lock: lock,
         })
     }
 
-    /// Removes the directory again, if it was made for this run just now and nothing has come of it: neither a record nor a
-    /// checkpoint. For a run that failed before it began.
+    /// Removes the directory if this process created it and it holds neither a record nor a checkpoint. For a run that failed
+    /// before it began.
     pub fn remove_if_empty(self) {
         // The lock is still held: nobody else can have begun to work in it.
         let empty = fs::metadata(self.path.join(METRICS)).is_ok_and(|file| file.len() == 0);
@@ -191,27 +190,27 @@ impl RunDir {
         read_metrics(&self.path.join(METRICS))
     }
 
-    /// Keeps the state after `step` steps; metrics recorded before are on disk first. The last two are kept.
+    /// Saves the state after `step` steps, after the metrics recorded before it. The last two checkpoints stay.
     pub fn checkpoint(&mut self, step: u64, state: &Tensors) -> Result<()> {
         self.metrics.sync()?;
         self.checkpoints.save(step, state)
     }
 
-    /// The newest state that is whole, or none. Metrics recorded after it are taken back, since they will come again.
+    /// The newest state that is whole, or none. Metrics recorded after it are removed, since they will come again.
     pub fn resume(&mut self) -> Result<Option<(u64, Tensors)>> {
         let (found, refused) = self.checkpoints.newest();
-        self.notes.extend(refused);
+        self.warnings.extend(refused);
         self.metrics.keep_until(found.as_ref().map(|(step, _)| *step))?;
         self.rewrite_events()?;
         Ok(found)
     }
 
-    /// What happened that a user should know: damaged checkpoints that were passed over. Emptied by the call.
+    /// Takes the warnings for the user: damaged checkpoints that were skipped.
     pub fn take_warnings(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
+        std::mem::take(&mut self.warnings)
     }
 
-    /// Keeps how long the run has taken so far, for reports and for the next process to go on from.
+    /// Saves how long the run has taken so far, for reports and for the next process.
     pub fn save_timing(&self, timer: &PhaseTimer) -> Result<()> {
         self.write(TIMING, format!("{:#}\n", timer.to_json()).as_bytes()).map(drop)
     }
@@ -224,12 +223,12 @@ impl RunDir {
     }
 }
 
-/// The step of the newest checkpoint of the run at `path`, without taking hold of the run; none when there is none.
+/// The step of the newest checkpoint of the run at `path`, without its lock; none when there is none.
 pub fn newest_step(path: &Path) -> Option<u64> {
     checkpoints::steps_in(&path.join(CHECKPOINTS)).pop()
 }
 
-/// Whether another process is working in the run at `path`. A glance: it may be otherwise a moment later.
+/// Whether another process is working in the run at `path` at this moment.
 pub fn is_held(path: &Path) -> bool {
     // Opened for writing, as some network file systems lock only such files.
     File::options()
@@ -260,7 +259,7 @@ fn make_dir(path: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Takes hold of a directory; `None` when another process has it.
+/// Locks a directory; `None` when another process has the lock.
 fn lock(path: &Path) -> Result<Option<File>> {
     let name = path.join(".lock");
     let file = File::options()

@@ -1,4 +1,4 @@
-//! What made a run, and where: kept beside it, because whoever puts numbers together may sit elsewhere, with another build.
+//! What made a run, and where: written beside it, because reports may be made on another machine with another build.
 
 use std::path::Path;
 
@@ -44,7 +44,7 @@ impl Provenance {
         let mut all = Self::of_run(dir);
         if !all.contains(&self) {
             all.push(self);
-            write_json(&dir.join(MADE_BY), &serde_json::json!(all))?;
+            write_json(&dir.join(MADE_BY), &all)?;
         }
         Ok(())
     }

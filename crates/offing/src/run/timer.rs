@@ -24,8 +24,8 @@ impl Default for PhaseTimer {
 }
 
 impl PhaseTimer {
-    /// A timer that goes on from what the run at `path` has written down; from nothing where there is nothing to be read. What a
-    /// killed process did after its last checkpoint is not in it.
+    /// A timer that resumes from the run at `path`, or starts from 0 without a readable file there. It lacks what a killed process
+    /// did after its last checkpoint.
     pub fn resume(path: &Path) -> Self {
         let kept = std::fs::read(path.join(TIMING)).ok();
         let kept: Value = kept.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();

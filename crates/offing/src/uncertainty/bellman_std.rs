@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{BuildContext, EstimatorConfig, Uncertainty, no_critics};
 use crate::batch::Mat;
 use crate::dynamics::{EnsembleConfig, Prediction};
-use crate::error::{Result, invalid};
+use crate::error::{Result, require};
 use crate::nn::{Noise, ThreadPool, Weights};
 use crate::rng::Rng;
 use crate::sac::Sac;
@@ -32,13 +32,12 @@ impl Default for BellmanStdConfig {
 impl BellmanStdConfig {
     /// Finds settings that cannot work for a model with so many elites.
     pub(crate) fn validate_for(&self, elites: usize) -> Result<()> {
-        if elites < 2 || self.samples == 0 {
-            return Err(invalid!(
-                "bellman-std: wanted at least two elites and one sample, found {elites} and {}; raise \
-                 model.ensemble.elites or uncertainty.samples",
-                self.samples
-            ));
-        }
+        let samples = self.samples;
+        require!(
+            elites >= 2 && samples > 0,
+            "bellman-std: wanted at least two elites and one sample, found {elites} and {samples}; raise \
+             model.ensemble.elites or uncertainty.samples"
+        );
         Ok(())
     }
 }

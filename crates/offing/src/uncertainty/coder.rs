@@ -2,7 +2,8 @@
 
 use super::count::CountConfig;
 use crate::batch::{Batch, Mat};
-use crate::error::{Error, Result, invalid};
+use crate::dynamics::Scaler;
+use crate::error::{Error, Result, invalid, require};
 use crate::nn::{
     Activation, Activations, Field, Init, Keep, MlpEnsemble, PackedMatrix, Shape, Shard, Tensors, ThreadPool,
     TrainStep, Weights, math,
@@ -17,8 +18,7 @@ const CHUNK: usize = 120;
 pub(super) struct Trunk {
     stack: MlpEnsemble,
     activation: Activation,
-    mean: Vec<f32>,
-    inverse: Vec<f32>,
+    scaler: Scaler,
 }
 
 /// A trained autoencoder.
@@ -53,24 +53,16 @@ impl Trunk {
             let bias = weights.f32(&format!("model.{member}.{l}.bias"), &size[..1])?;
             stack.set(0, l, Field::Weight, &weight, &bias);
         }
-        let inputs = first[1];
-        let (mean, inverse) =
-            (weights.f32("scaler.mean", &[inputs])?, weights.f32("scaler.inverse", &[inputs])?);
-        Ok(Self { stack, activation, mean, inverse })
+        let scaler = Scaler::from_tensors("scaler.", weights, first[1])?;
+        Ok(Self { stack, activation, scaler })
     }
 
     fn inputs(&self) -> usize {
-        self.mean.len()
+        self.scaler.width()
     }
 
     fn outputs(&self) -> usize {
         self.stack.shape().outputs(self.stack.shape().layers() - 1)
-    }
-
-    /// Loads standardised (s, a) of a row.
-    fn load(&self, obs: &Mat, act: &Mat, row: usize, x: &mut PackedMatrix, to: usize) {
-        let both = obs.row(row).into_iter().chain(act.row(row));
-        both.enumerate().for_each(|(col, &v)| x.set(to, col, (v - self.mean[col]) * self.inverse[col]));
     }
 
     /// Features of the loaded rows.
@@ -114,7 +106,7 @@ impl Coder {
         for update in 1..=cfg.updates {
             for i in 0..rows {
                 let row = order[held + rng.below(data.len() - held)];
-                trunk.load(&data.obs, &data.act, row, &mut work.x, i);
+                trunk.scaler.load(&data.obs, &data.act, row, &mut work.x, i);
             }
             work.forward(&trunk, &encoder, &decoder, rows, || rng.range(-noise, noise) as f32);
             work.backward(&encoder, &decoder, rows);
@@ -122,16 +114,17 @@ impl Coder {
             encoder.train(&alone, 0..1, 1, |_| &work.encode, &step);
             decoder.train(&alone, 0..1, 1, |_| &work.decode, &step);
         }
-        if encoder.not_finite().or(decoder.not_finite()).is_some() {
-            return Err(invalid!(
-                "count: the autoencoder became non-finite within {} updates; lower its lr ({})",
-                cfg.updates,
-                cfg.lr
-            ));
-        }
+        require!(
+            encoder.not_finite().or(decoder.not_finite()).is_none(),
+            "count: the autoencoder became non-finite; lower its lr ({})",
+            cfg.lr
+        );
         let mut error = 0.0;
         for chunk in order[..held].chunks(rows) {
-            chunk.iter().enumerate().for_each(|(i, &r)| trunk.load(&data.obs, &data.act, r, &mut work.x, i));
+            chunk
+                .iter()
+                .enumerate()
+                .for_each(|(i, &r)| trunk.scaler.load(&data.obs, &data.act, r, &mut work.x, i));
             work.forward(&trunk, &encoder, &decoder, chunk.len(), || 0.0);
             error += work.squared_error(chunk.len());
         }
@@ -148,7 +141,7 @@ impl Coder {
             let mut features = PackedMatrix::new(n, self.trunk.outputs());
             let mut first = Activations::forward_only(self.trunk.stack.shape(), n);
             let mut trace = Activations::forward_only(self.encoder.shape(), n);
-            (0..n).for_each(|row| self.trunk.load(obs, act, i * CHUNK + row, &mut x, row));
+            (0..n).for_each(|row| self.trunk.scaler.load(obs, act, i * CHUNK + row, &mut x, row));
             self.trunk.run(&x, &mut first, &mut features, n);
             trace.forward(self.encoder.net(0), Weights::Current, &features, n);
             for (row, code) in out.iter_mut().enumerate() {

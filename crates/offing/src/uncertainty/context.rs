@@ -79,8 +79,8 @@ impl fmt::Debug for CustomEstimator<'_> {
     }
 }
 
-/// Asks for an estimator that the program registered. A configuration file keeps the name only: whoever resumes such a
-/// run has to register the estimator again.
+/// Asks for an estimator that the program registered. A configuration file keeps the name only: a program that
+/// resumes such a run has to register the estimator again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CustomConfig {

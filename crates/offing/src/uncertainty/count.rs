@@ -15,7 +15,7 @@ use super::coder::{Coder, Trunk, linear};
 use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::{Batch, Mat};
 use crate::dynamics::{Ensemble, EnsembleConfig, Members, ModelStep};
-use crate::error::{Result, invalid};
+use crate::error::{Result, invalid, require};
 use crate::nn::ThreadPool;
 
 /// The sizes of the tables.
@@ -78,7 +78,7 @@ pub struct Count {
     config: CountConfig,
     members: Vec<Member>,
     pool: ThreadPool,
-    baseline: f32,
+    max_score: f32,
 }
 
 /// One autoencoder with its tables.
@@ -101,15 +101,7 @@ impl Count {
         seed: u64,
     ) -> Result<Self> {
         config.validate_for(data.len(), model.members())?;
-        if (data.obs_dim(), data.act_dim()) != (model.obs_dim(), model.act_dim()) {
-            return Err(invalid!(
-                "count: wanted rows of the model's {} observations and {} actions, found {} and {}",
-                model.obs_dim(),
-                model.act_dim(),
-                data.obs_dim(),
-                data.act_dim()
-            ));
-        }
+        data.check_widths("count", model.obs_dim(), model.act_dim())?;
         let weights = model.save();
         let mut coders: Vec<(f64, Result<Coder>)> = Vec::new();
         coders.resize_with(model.members(), || (f64::INFINITY, Err(invalid!("not trained yet"))));
@@ -128,7 +120,7 @@ impl Count {
             let tables = PRIMES.iter().map(|&p| vec![0u32; p as usize]).collect();
             members.push(Member { coder, tables });
         }
-        let mut it = Self { config: config.clone(), members, pool: pool.clone(), baseline: 0.0 };
+        let mut it = Self { config: config.clone(), members, pool: pool.clone(), max_score: 0.0 };
         let mut codes = Vec::new();
         for member in &mut it.members {
             let found = member.coder.codes(&data.obs, &data.act, pool);
@@ -141,7 +133,7 @@ impl Count {
         }
         // Leave-one-out: the row's own mark is taken off.
         let score = |row: usize| it.combine(|m| it.members[m].count(codes[m][row], 1));
-        it.baseline = (0..data.len()).map(score).fold(0.0, f32::max);
+        it.max_score = (0..data.len()).map(score).fold(0.0, f32::max);
         Ok(it)
     }
 
@@ -186,7 +178,7 @@ impl Uncertainty for Count {
     }
 
     fn max_loo_score(&self) -> f32 {
-        self.baseline
+        self.max_score
     }
 }
 
@@ -207,25 +199,21 @@ impl EstimatorConfig for CountConfig {
 impl CountConfig {
     /// Finds settings that cannot work for so many rows and a model of so many members.
     fn validate_for(&self, rows: usize, members: usize) -> Result<()> {
-        let fail = |what: String| Err(invalid!("count: {what}"));
-        if !(1..=64).contains(&self.bits) {
-            return fail(format!("wanted from 1 to 64 bits, found {}; the authors use 32 and 50", self.bits));
-        }
-        if self.elites == 0 || self.elites > members {
-            return fail(format!("wanted from 1 to {members} elites (members), found {}", self.elites));
-        }
-        if !(0.0..1.0).contains(&self.noise) {
-            return fail(format!("wanted noise from 0 to below 1, found {}", self.noise));
-        }
-        if self.batch_size == 0 || self.updates == 0 || !(self.lr > 0.0 && self.lr.is_finite()) {
-            return fail(format!(
-                "wanted positive batch_size, updates and lr, found {}, {} and {}",
-                self.batch_size, self.updates, self.lr
-            ));
-        }
-        if rows < 20 {
-            return fail(format!("wanted at least 20 rows of data, found {rows}"));
-        }
+        let Self { bits, elites, noise, updates, batch_size, lr, .. } = *self;
+        require!(
+            (1..=64).contains(&bits),
+            "count: wanted from 1 to 64 bits, found {bits}; the authors use 32 and 50"
+        );
+        require!(
+            (1..=members).contains(&elites),
+            "count: wanted from 1 to {members} elites (members), found {elites}"
+        );
+        require!((0.0..1.0).contains(&noise), "count: wanted noise from 0 to below 1, found {noise}");
+        require!(
+            batch_size > 0 && updates > 0 && lr > 0.0 && lr.is_finite(),
+            "count: wanted positive batch_size, updates and lr, found {batch_size}, {updates} and {lr}"
+        );
+        require!(rows >= 20, "count: wanted at least 20 rows of data, found {rows}");
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use offing_knn::{NeighborIndex, Tree, TreeConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Mat;
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, require};
 use crate::rng::Rng;
 use crate::stats;
 
@@ -47,9 +47,10 @@ impl EmbeddingConfig {
             Self::Projection { dim, .. } => (dim, 1),
             Self::Network { dim, hidden, .. } => (dim, hidden),
         };
-        if dim == 0 || hidden == 0 {
-            return Err(invalid!("embedding: wanted dim and hidden of at least 1, found {dim} and {hidden}"));
-        }
+        require!(
+            dim > 0 && hidden > 0,
+            "embedding: wanted dim and hidden of at least 1, found {dim} and {hidden}"
+        );
         Ok(())
     }
 }
@@ -103,11 +104,7 @@ impl Embedding {
             EmbeddingConfig::Projection { dim, seed } => (vec![inputs, dim], seed),
             EmbeddingConfig::Network { dim, hidden, seed } => (vec![inputs, hidden, dim], seed),
         };
-        if sizes.contains(&0) {
-            return Err(invalid!(
-                "embedding: wanted at least one input, hidden unit and output, found sizes {sizes:?}"
-            ));
-        }
+        require!(!sizes.contains(&0), "embedding: wanted at least one of each, found sizes {sizes:?}");
         let mut rng = Rng::stream(seed, "embedding", 0);
         let mut layers = Vec::new();
         for (l, pair) in sizes.windows(2).enumerate() {
@@ -156,11 +153,8 @@ impl Embedding {
         let chosen: Vec<usize> = (0..rows.min(n)).map(|_| rng.below(n)).collect();
         let sample = points.select(ndarray::Axis(0), &chosen);
         let image = self.apply(&sample);
-        let fault = |e: offing_knn::Error| invalid!("embedding: {e}");
-        let near =
-            Tree::new(&TreeConfig::default(), sample.view()).and_then(|t| t.search_self(1)).map_err(fault)?;
-        let near_image =
-            Tree::new(&TreeConfig::default(), image.view()).and_then(|t| t.search_self(1)).map_err(fault)?;
+        let nearest = |m: &Mat| Tree::new(&TreeConfig::default(), m.view()).and_then(|t| t.search_self(1));
+        let (near, near_image) = (nearest(&sample)?, nearest(&image)?);
         let distance = |m: &Mat, i: usize, j: usize| {
             let sum: f64 = m.row(i).iter().zip(m.row(j)).map(|(a, b)| f64::from(a - b).powi(2)).sum();
             sum.sqrt()
@@ -175,9 +169,7 @@ impl Embedding {
                 }
             }
         }
-        if truth.len() < 2 {
-            return Err(invalid!("embedding: wanted rows that differ, found copies of one row"));
-        }
+        require!(truth.len() >= 2, "embedding: wanted rows that differ, found copies of one row");
         let ratio: Vec<f64> = truth.iter().zip(&embedded).map(|(d, e)| e / d).collect();
         let mean = ratio.iter().sum::<f64>() / ratio.len() as f64;
         let var = ratio.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / ratio.len() as f64;

@@ -13,19 +13,19 @@
 use std::sync::OnceLock;
 
 use ndarray::Array1;
-use offing_knn::{NeighborIndex, Neighbors, Threads, Tree, TreeConfig};
+use offing_knn::{NeighborIndex, Neighbors, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::linalg::root_floored;
 use super::local_fit::{LocalFit, StoredFits};
 use super::members::{apply, every_prediction, predict_in_chunks};
 use super::mixture_std::MixtureStdConfig;
-use super::space::{SearchVector, moments};
-use super::sumo::{Sumo, SumoConfig, fault};
-use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
+use super::space::{Distance, SearchVector, moments, standardise, tree_config};
+use super::sumo::{Sumo, SumoConfig};
+use super::{BuildContext, EstimatorConfig, Uncertainty, finite, map_rows};
 use crate::batch::{Batch, Mat};
 use crate::dynamics::{DynamicsModel, EnsembleConfig, Members, ModelStep};
-use crate::error::{Result, invalid};
+use crate::error::{Result, invalid, require};
 use crate::nn::ThreadPool;
 use crate::rng::Rng;
 
@@ -35,9 +35,7 @@ const NEIGHBORS: usize = 50;
 const PROBES: usize = 1500;
 /// Smallest eigenvalue of the metric, as a share of the largest.
 const FLOOR: f64 = 1e-3;
-/// Rows a thread takes at once.
-const CHUNK: usize = 64;
-/// Data rows that are searched at once for the baseline: their neighbour lists stay small.
+/// Data rows searched at once for the largest score: their neighbour lists stay small.
 const SWEEP: usize = 8192;
 
 /// What the error is combined with, and how it is found.
@@ -73,15 +71,13 @@ pub enum FathomVariant {
 impl FathomConfig {
     /// Finds settings that cannot work for so many rows.
     fn validate_for(&self, rows: usize) -> Result<()> {
-        if rows < NEIGHBORS + 2 {
-            return Err(invalid!("fathom: wanted at least {} rows of data, found {rows}", NEIGHBORS + 2));
-        }
+        let least = NEIGHBORS + 2;
+        require!(rows >= least, "fathom: wanted at least {least} rows of data, found {rows}");
         for (name, value) in [("stored", self.stored), ("baseline_rows", self.baseline_rows)] {
-            if value == Some(0) {
-                return Err(invalid!(
-                    "fathom: wanted {name} of at least 1, found 0; leave it out for all rows"
-                ));
-            }
+            require!(
+                value != Some(0),
+                "fathom: wanted {name} of at least 1, found 0; leave it out for all rows"
+            );
         }
         Ok(())
     }
@@ -114,7 +110,7 @@ pub struct Fathom {
     pool: ThreadPool,
     seed: u64,
     baseline_rows: Option<usize>,
-    baseline: OnceLock<f32>,
+    max_score: OnceLock<f32>,
 }
 
 impl Fathom {
@@ -153,7 +149,7 @@ impl Fathom {
             pool: pool.clone(),
             seed,
             baseline_rows: config.baseline_rows,
-            baseline: OnceLock::new(),
+            max_score: OnceLock::new(),
         };
         it.stored = config.stored.map(|rows| it.store(rows, seed)).transpose()?;
         Ok(it)
@@ -162,13 +158,7 @@ impl Fathom {
     /// The error e of transitions that need not come from a model.
     pub fn error_rows(&self, rows: &Batch) -> Result<Array1<f32>> {
         let (s, a) = (self.delta.ncols(), self.points.ncols() - self.delta.ncols());
-        if (rows.obs_dim(), rows.act_dim()) != (s, a) {
-            return Err(invalid!(
-                "rows to score: wanted {s} observation and {a} action columns as in the data, found {} and {}",
-                rows.obs_dim(),
-                rows.act_dim()
-            ));
-        }
+        rows.check_widths("rows to score", s, a)?;
         if let Some(row) = (0..rows.len()).find(|&i| rows.next_obs.row(i).iter().any(|x| !x.is_finite())) {
             return Err(invalid!("fathom: `next_obs` of row {row} is not finite"));
         }
@@ -177,7 +167,7 @@ impl Fathom {
         match &self.stored {
             Some(stored) => stored.errors(&points, &change, &self.pool),
             None => {
-                let near = self.index.search(points.view(), NEIGHBORS).map_err(fault)?;
+                let near = self.index.search(points.view(), NEIGHBORS)?;
                 Ok(self.errors(&points, &change, &near, None))
             }
         }
@@ -185,20 +175,13 @@ impl Fathom {
 
     /// e of each row over its neighbours, all but the row's own number when those are given.
     fn errors(&self, points: &Mat, change: &Mat, near: &Neighbors, own: Option<&[usize]>) -> Array1<f32> {
-        let mut out = vec![0.0f32; points.nrows()];
-        let mut chunks: Vec<_> = out.chunks_mut(CHUNK).collect();
-        let (d, m) = (points.ncols(), change.ncols());
-        self.pool.for_each_mut(&mut chunks, |chunk, out| {
-            let mut fit = LocalFit::new(d, m);
-            for (i, out) in out.iter_mut().enumerate() {
-                let row = chunk * CHUNK + i;
-                let all = near.ids.row(row);
-                let others = all.iter().map(|&id| id as usize).filter(|&id| own.map(|o| o[row]) != Some(id));
-                fit.compute(&self.points, &self.delta, others.take(NEIGHBORS));
-                *out = fit.error(points.row(row), change.row(row)) as f32;
-            }
-        });
-        out.into()
+        let fit = || LocalFit::new(points.ncols(), change.ncols());
+        map_rows(&self.pool, points.nrows(), fit, |fit, row| {
+            let all = near.ids.row(row);
+            let others = all.iter().map(|&id| id as usize).filter(|&id| own.map(|o| o[row]) != Some(id));
+            fit.compute(&self.points, &self.delta, others.take(NEIGHBORS));
+            fit.error(points.row(row), change.row(row)) as f32
+        })
     }
 
     fn store(&self, rows: usize, seed: u64) -> Result<StoredFits> {
@@ -206,7 +189,7 @@ impl Fathom {
         let mut rng = Rng::stream(seed, "fathom.stored", 0);
         let chosen = sample(n, rows, &mut rng);
         let anchors = self.points.select(ndarray::Axis(0), &chosen);
-        let near = self.index.search(anchors.view(), NEIGHBORS).map_err(fault)?;
+        let near = self.index.search(anchors.view(), NEIGHBORS)?;
         let (d, m) = (self.points.ncols(), self.delta.ncols());
         StoredFits::new(tree(&anchors, &self.pool)?, d, m, &near, (&self.points, &self.delta), &self.pool)
     }
@@ -221,11 +204,11 @@ impl Fathom {
     }
 
     /// The largest score of the data's rows, each fitted without itself.
-    fn find_baseline(&self) -> Result<f32> {
+    fn find_max_score(&self) -> Result<f32> {
         let u: Vec<f32> = match &self.sumo {
             None => Vec::new(),
             Some(sumo) => {
-                let near = sumo.index.search_self(sumo.config.k).map_err(fault)?;
+                let near = sumo.index.search_self(sumo.config.k)?;
                 near.kth().into_iter().map(|d| sumo.score_of(d)).collect()
             }
         };
@@ -233,7 +216,7 @@ impl Fathom {
         for rows in self.candidates(&u).chunks(SWEEP) {
             let cut = |m: &Mat| m.select(ndarray::Axis(0), rows);
             let (points, change) = (cut(&self.points), cut(&self.delta));
-            let near = self.index.search(points.view(), NEIGHBORS + 1).map_err(fault)?;
+            let near = self.index.search(points.view(), NEIGHBORS + 1)?;
             for (&row, &e) in rows.iter().zip(&self.errors(&points, &change, &near, Some(rows))) {
                 largest = largest.max(self.combine(e, || u[row], || self.mixture[row]));
             }
@@ -279,13 +262,13 @@ impl Uncertainty for Fathom {
     }
 
     fn max_loo_score(&self) -> f32 {
-        let find = || self.find_baseline().expect("the data was searched when it was indexed");
-        *self.baseline.get_or_init(find)
+        let find = || self.find_max_score().expect("the data was searched when it was indexed");
+        *self.max_score.get_or_init(find)
     }
 
     fn support(&self, step: &ModelStep, k: usize) -> Result<Option<Neighbors>> {
         let points = self.whitening.apply(&SearchVector::ObsAct.rows(&step.batch));
-        self.index.search(points.view(), k).map(Some).map_err(fault)
+        Ok(Some(self.index.search(points.view(), k)?))
     }
 }
 
@@ -304,10 +287,10 @@ impl Whitening {
         let (mean, inverse, _) = moments(&raw);
         let (n, d, m) = (raw.nrows(), raw.ncols(), delta.ncols());
         let mut scaled = raw.clone();
-        super::space::standardise(&mut scaled, &mean, &inverse);
+        standardise(&mut scaled, &mean, &inverse);
         let chosen = sample(n, PROBES, &mut Rng::stream(seed, "fathom.metric", 0));
         let probes = scaled.select(ndarray::Axis(0), &chosen);
-        let near = tree(&scaled, pool)?.search(probes.view(), NEIGHBORS).map_err(fault)?;
+        let near = tree(&scaled, pool)?.search(probes.view(), NEIGHBORS)?;
         // Summed in one order, whatever the threads.
         let mut gram = vec![0.0; d * d];
         let mut fit = LocalFit::new(d, m);
@@ -316,11 +299,10 @@ impl Whitening {
             fit.add_slopes(&mut gram);
         }
         gram.iter_mut().for_each(|g| *g /= chosen.len() as f64);
-        if !gram.iter().any(|g| *g > 0.0) {
-            return Err(invalid!(
-                "fathom: wanted states that change with (s, a), found a dataset whose s' − s never does"
-            ));
-        }
+        require!(
+            gram.iter().any(|g| *g > 0.0),
+            "fathom: wanted states that change with (s, a), found a dataset whose s' − s never does"
+        );
         let mut map = root_floored(gram, d, FLOOR);
         map.iter_mut().enumerate().for_each(|(at, t)| *t *= f64::from(inverse[at % d]));
         let it = Self { mean, map };
@@ -343,8 +325,7 @@ impl Whitening {
 }
 
 fn tree(points: &Mat, pool: &ThreadPool) -> Result<Tree> {
-    let cfg = TreeConfig { threads: Threads::Exactly(pool.threads()), ..TreeConfig::default() };
-    Tree::new(&cfg, points.view()).map_err(fault)
+    Ok(Tree::new(&tree_config(Distance::Euclidean, pool.threads()), points.view())?)
 }
 
 /// `count` different rows of `n` in ascending order; all of them when there are not more.

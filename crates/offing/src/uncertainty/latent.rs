@@ -7,7 +7,7 @@ use super::pullback::PullbackConfig;
 use super::smooth::Radial;
 use super::space::{moments, standardise};
 use crate::batch::{Batch, Mat};
-use crate::error::{Result, invalid};
+use crate::error::{Result, require};
 use crate::nn::{
     Activation, Activations, Init, Keep, MlpEnsemble, PackedMatrix, Shape, Shard, ThreadPool, TrainStep,
     Weights,
@@ -17,7 +17,7 @@ use crate::rng::Rng;
 /// Rows behind the decoder's deviations.
 const SAMPLE: usize = 20_000;
 
-/// Log-variances are kept where their exponential is harmless.
+/// Clamps log-variances to where their exponential is harmless.
 pub(super) fn clamp(log_var: f32) -> f32 {
     log_var.clamp(-10.0, 4.0)
 }
@@ -71,14 +71,8 @@ impl Latent {
             work.pass(&it, cfg.kl_weight, &mut rng);
             it.train(&work, TrainStep::new(cfg.lr, update));
         }
-        let bad = [&it.encoder, &it.forward, &it.decoder].into_iter().any(|s| s.not_finite().is_some());
-        if bad {
-            return Err(invalid!(
-                "pullback: the latent model became non-finite within {} updates; lower its lr ({})",
-                cfg.updates,
-                cfg.lr
-            ));
-        }
+        let finite = [&it.encoder, &it.forward, &it.decoder].iter().all(|net| net.not_finite().is_none());
+        require!(finite, "pullback: the latent model became non-finite; lower its lr ({})", cfg.lr);
         Ok(it)
     }
 

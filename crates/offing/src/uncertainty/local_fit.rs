@@ -4,7 +4,7 @@ use ndarray::{Array1, ArrayView1};
 use offing_knn::{NeighborIndex, Neighbors, Tree};
 
 use super::linalg::{cholesky, solve_lower, solve_upper};
-use super::sumo::fault;
+use super::map_rows;
 use crate::batch::Mat;
 use crate::error::Result;
 use crate::nn::ThreadPool;
@@ -182,17 +182,15 @@ impl StoredFits {
 
     /// e of each row by the nearest stored fit.
     pub(super) fn errors(&self, points: &Mat, change: &Mat, pool: &ThreadPool) -> Result<Array1<f32>> {
-        let near = self.index.search(points.view(), 1).map_err(fault)?;
-        let mut out = vec![0.0f32; points.nrows()];
-        let mut chunks: Vec<_> = out.chunks_mut(CHUNK).collect();
-        pool.for_each_mut(&mut chunks, |chunk, out| {
-            let mut fit = LocalFit::new(self.d, self.m);
-            for (i, out) in out.iter_mut().enumerate() {
-                let row = chunk * CHUNK + i;
+        let near = self.index.search(points.view(), 1)?;
+        Ok(map_rows(
+            pool,
+            points.nrows(),
+            || LocalFit::new(self.d, self.m),
+            |fit, row| {
                 fit.unpack(&self.packed[near.ids[[row, 0]] as usize * self.each..][..self.each]);
-                *out = fit.error(points.row(row), change.row(row)) as f32;
-            }
-        });
-        Ok(out.into())
+                fit.error(points.row(row), change.row(row)) as f32
+            },
+        ))
     }
 }

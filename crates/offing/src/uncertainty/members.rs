@@ -5,7 +5,7 @@ use ndarray::Array1;
 use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::Batch;
 use crate::dynamics::{DynamicsModel, EnsembleConfig, Members, ModelStep, Prediction};
-use crate::error::{Result, invalid};
+use crate::error::{Result, invalid, require};
 
 /// Rows of the data predicted at once: some tens of megabytes.
 const CHUNK: usize = 8192;
@@ -61,11 +61,10 @@ impl<S: EnsembleScore + Clone + 'static> EstimatorConfig for S {
 
 fn check_members(score: &dyn EnsembleScore, found: usize) -> Result<()> {
     let (id, wanted) = (score.id(), score.min_members());
-    if found < wanted {
-        return Err(invalid!(
-            "{id}: wanted at least {wanted} members to compare, found {found}; raise model.ensemble.members"
-        ));
-    }
+    require!(
+        found >= wanted,
+        "{id}: wanted at least {wanted} members to compare, found {found}; raise model.ensemble.members"
+    );
     Ok(())
 }
 

@@ -59,6 +59,7 @@ pub use offing_knn::Neighbors;
 
 use crate::dynamics::{EnsembleConfig, Members, ModelStep};
 use crate::error::{Error, Result, invalid};
+use crate::nn::ThreadPool;
 
 /// Scores steps of a model; larger means less trustworthy.
 ///
@@ -182,6 +183,24 @@ fn no_critics(id: &str) -> Error {
         "{id}: wanted the critics, which exist only while an algorithm trains; train `mobile` with it, or choose \
          another estimator"
     )
+}
+
+/// A score for each row, over threads. `state` makes what a thread works with.
+fn map_rows<S>(
+    pool: &ThreadPool,
+    rows: usize,
+    state: impl Fn() -> S + Sync,
+    score: impl Fn(&mut S, usize) -> f32 + Sync,
+) -> Array1<f32> {
+    /// Rows a thread takes at once.
+    const CHUNK: usize = 64;
+    let mut out = vec![0.0f32; rows];
+    let mut chunks: Vec<_> = out.chunks_mut(CHUNK).collect();
+    pool.for_each_mut(&mut chunks, |chunk, out| {
+        let mut state = state();
+        out.iter_mut().enumerate().for_each(|(i, out)| *out = score(&mut state, chunk * CHUNK + i));
+    });
+    out.into()
 }
 
 /// Refuses scores that are not finite: a row so far out that its distance overflows.

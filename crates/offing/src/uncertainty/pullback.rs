@@ -13,21 +13,19 @@
 use std::sync::OnceLock;
 
 use ndarray::{Array1, ArrayView1};
-use offing_knn::{NeighborIndex, Neighbors, Threads, Tree, TreeConfig};
+use offing_knn::{NeighborIndex, Neighbors, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::latent::Latent;
 use super::smooth::{Radial, Smooth};
-use super::sumo::fault;
-use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
+use super::space::{Distance, tree_config};
+use super::{BuildContext, EstimatorConfig, Uncertainty, finite, map_rows};
 use crate::batch::{Batch, Mat};
 use crate::dynamics::{EnsembleConfig, Members, ModelStep};
-use crate::error::{Result, invalid};
+use crate::error::{Result, require};
 use crate::nn::ThreadPool;
 
-/// Rows a thread takes at once.
-const CHUNK: usize = 64;
-/// Data rows that are searched at once for the baseline.
+/// Data rows searched at once for the largest score.
 const SWEEP: usize = 8192;
 
 /// Sizes of the latent model and of the search in it.
@@ -80,7 +78,7 @@ pub struct Pullback {
     points: Mat,
     index: Tree,
     pool: ThreadPool,
-    baseline: OnceLock<f32>,
+    max_score: OnceLock<f32>,
 }
 
 /// The networks as functions that can be differentiated.
@@ -109,44 +107,40 @@ impl Pullback {
             decoder: Smooth::of(&latent.decoder),
             noise,
         };
-        let cfg = TreeConfig { threads: Threads::Exactly(pool.threads()), ..TreeConfig::default() };
-        let index = Tree::new(&cfg, points.view()).map_err(fault)?;
-        let baseline = OnceLock::new();
-        Ok(Self { config: config.clone(), latent, geometry, points, index, pool: pool.clone(), baseline })
+        let index = Tree::new(&tree_config(Distance::Euclidean, pool.threads()), points.view())?;
+        let max_score = OnceLock::new();
+        Ok(Self { config: config.clone(), latent, geometry, points, index, pool: pool.clone(), max_score })
     }
 
     /// u of any rows of (s, a).
     pub fn score_rows(&self, obs: &Mat, act: &Mat) -> Result<Array1<f32>> {
         let points = self.latent.embed(obs, act, &self.pool);
-        let near = self.index.search(points.view(), self.config.neighbors).map_err(fault)?;
+        let near = self.index.search(points.view(), self.config.neighbors)?;
         finite("pullback", self.lengths(&points, &near, None))
     }
 
     /// Mean length to the neighbours, all but the row's own number when that is given.
     fn lengths(&self, points: &Mat, near: &Neighbors, own: Option<usize>) -> Array1<f32> {
-        let mut out = vec![0.0f32; points.nrows()];
-        let mut chunks: Vec<_> = out.chunks_mut(CHUNK).collect();
-        self.pool.for_each_mut(&mut chunks, |chunk, out| {
-            for (i, out) in out.iter_mut().enumerate() {
-                let row = chunk * CHUNK + i;
+        let Self { geometry, config: PullbackConfig { neighbors, segments, .. }, .. } = self;
+        map_rows(
+            &self.pool,
+            points.nrows(),
+            || (),
+            |(), row| {
                 let ids = near.ids.row(row);
                 let others = ids.iter().map(|&id| id as usize).filter(|&id| own.map(|o| o + row) != Some(id));
-                let others = others.take(self.config.neighbors);
-                let length = |id: usize| {
-                    self.geometry.length(points.row(row), self.points.row(id), self.config.segments)
-                };
-                *out = (others.map(length).sum::<f64>() / self.config.neighbors as f64) as f32;
-            }
-        });
-        out.into()
+                let length = |id: usize| geometry.length(points.row(row), self.points.row(id), *segments);
+                (others.take(*neighbors).map(length).sum::<f64>() / *neighbors as f64) as f32
+            },
+        )
     }
 
-    fn find_baseline(&self) -> Result<f32> {
+    fn find_max_score(&self) -> Result<f32> {
         let mut largest = 0.0f32;
         for first in (0..self.points.nrows()).step_by(SWEEP) {
             let rows = first..(first + SWEEP).min(self.points.nrows());
             let points = self.points.slice(ndarray::s![rows, ..]).to_owned();
-            let near = self.index.search(points.view(), self.config.neighbors + 1).map_err(fault)?;
+            let near = self.index.search(points.view(), self.config.neighbors + 1)?;
             largest = self.lengths(&points, &near, Some(first)).iter().fold(largest, |a, &b| a.max(b));
         }
         Ok(largest)
@@ -162,15 +156,15 @@ impl Uncertainty for Pullback {
         Members::One
     }
 
-    /// Found when first asked for: one pass over the data.
+    /// Computed on first use: one pass over the data.
     fn max_loo_score(&self) -> f32 {
-        let find = || self.find_baseline().expect("the data was searched when it was indexed");
-        *self.baseline.get_or_init(find)
+        let find = || self.find_max_score().expect("the data was searched when it was indexed");
+        *self.max_score.get_or_init(find)
     }
 
     fn support(&self, step: &ModelStep, k: usize) -> Result<Option<Neighbors>> {
         let points = self.latent.embed(&step.batch.obs, &step.batch.act, &self.pool);
-        self.index.search(points.view(), k).map(Some).map_err(fault)
+        Ok(Some(self.index.search(points.view(), k)?))
     }
 }
 
@@ -227,7 +221,6 @@ impl EstimatorConfig for PullbackConfig {
 impl PullbackConfig {
     /// Finds settings that cannot work for so many rows.
     fn validate_for(&self, rows: usize) -> Result<()> {
-        let fail = |what: String| Err(invalid!("pullback: {what}"));
         for (name, size) in [
             ("latent", self.latent),
             ("neighbors", self.neighbors),
@@ -236,22 +229,15 @@ impl PullbackConfig {
             ("batch_size", self.batch_size),
             ("updates", self.updates as usize),
         ] {
-            if size == 0 {
-                return fail(format!("wanted {name} of at least 1, found 0"));
-            }
+            require!(size > 0, "pullback: wanted {name} of at least 1, found 0");
         }
-        if self.hidden.contains(&0) {
-            return fail(format!("wanted hidden widths of at least 1, found {:?}", self.hidden));
-        }
-        if !(self.lr > 0.0 && self.lr.is_finite() && self.kl_weight >= 0.0 && self.kl_weight.is_finite()) {
-            return fail(format!(
-                "wanted a positive lr and a kl_weight of at least 0, found {} and {}",
-                self.lr, self.kl_weight
-            ));
-        }
-        if rows <= self.neighbors {
-            return fail(format!("wanted more than {} rows (neighbors), found {rows}", self.neighbors));
-        }
+        let Self { hidden, neighbors, lr, kl_weight, .. } = self;
+        require!(!hidden.contains(&0), "pullback: wanted hidden widths of at least 1, found {hidden:?}");
+        require!(
+            *lr > 0.0 && lr.is_finite() && *kl_weight >= 0.0 && kl_weight.is_finite(),
+            "pullback: wanted a positive lr and a kl_weight of at least 0, found {lr} and {kl_weight}"
+        );
+        require!(rows > *neighbors, "pullback: wanted more than {neighbors} rows (neighbors), found {rows}");
         Ok(())
     }
 }

@@ -1,12 +1,12 @@
 //! Where neighbours are searched: which columns of a transition, on which scale, by which distance.
 
 use ndarray::{Array2, s};
-use offing_knn::Metric;
+use offing_knn::{Metric, Threads, TreeConfig};
 use serde::{Deserialize, Serialize};
 
 use super::embedding::{Distortion, Embedding, EmbeddingConfig};
 use crate::batch::{Batch, Mat};
-use crate::error::{Result, invalid};
+use crate::error::{Error, Result, invalid};
 use crate::rng::Rng;
 
 /// The search vector: which parts of a transition are put side by side (⊕).
@@ -71,6 +71,18 @@ pub(super) struct Space {
 
 /// Rows on which an embedding is measured.
 const MEASURED: usize = 1000;
+
+/// How the points of a search are indexed.
+pub(super) fn tree_config(metric: Distance, threads: usize) -> TreeConfig {
+    TreeConfig { metric: metric.into(), threads: Threads::Exactly(threads), ..TreeConfig::default() }
+}
+
+/// A search's complaint in this library's words.
+impl From<offing_knn::Error> for Error {
+    fn from(error: offing_knn::Error) -> Self {
+        invalid!("neighbour search: {error}")
+    }
+}
 
 impl From<Distance> for Metric {
     fn from(distance: Distance) -> Self {
@@ -164,14 +176,7 @@ impl Space {
     /// The points of imagined or logged rows.
     pub(super) fn place(&self, batch: &Batch) -> Result<Mat> {
         let (obs_dim, act_dim) = (self.obs_dim, self.act_dim);
-        if (batch.obs_dim(), batch.act_dim()) != (obs_dim, act_dim) {
-            return Err(invalid!(
-                "rows to score: wanted {obs_dim} observation and {act_dim} action columns as in the data, found {} and \
-                 {}; score rows of the same task",
-                batch.obs_dim(),
-                batch.act_dim()
-            ));
-        }
+        batch.check_widths("rows to score", obs_dim, act_dim)?;
         let mut points = self.vector.rows(batch);
         check(&points, |c| self.vector.column_name(c, obs_dim, act_dim), "the rows to score")?;
         if let Some((mean, inverse)) = &self.scale {

@@ -1,9 +1,9 @@
-//! SUMO's index on disk: the tree as its own file (mapped, not read), and a small JSON card beside it.
+//! SUMO's index on disk: the tree as its own file (mapped, not read), and a small JSON file beside it.
 //!
-//! The card holds what the tree does not know: the settings, the scale of the columns, the data's largest leave-one-out
+//! The JSON holds what the tree does not know: the settings, the scale of the columns, the data's largest leave-one-out
 //! distance and where episodes begin. A saved index plus a threshold is all that a run-time alarm needs.
 
-use std::io::Write;
+use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -11,12 +11,12 @@ use std::sync::OnceLock;
 use offing_knn::{NeighborIndex, Tree};
 use serde::{Deserialize, Serialize};
 
-use super::space::Space;
-use super::sumo::{Sumo, SumoConfig, fault, tree};
+use super::space::{Space, tree_config};
+use super::sumo::{Sumo, SumoConfig};
 use crate::batch::Batch;
 use crate::checksum::{Checksum, of_bytes};
 use crate::error::{Error, Result, invalid};
-use crate::home::{Home, write_atomic};
+use crate::home::{Home, write_json};
 
 /// Raised when the meaning of the files changes.
 const VERSION: u32 = 1;
@@ -45,8 +45,8 @@ impl Sumo {
     pub fn save(&self, file: &Path, episodes: &[Range<usize>]) -> Result<()> {
         use super::Uncertainty;
         self.max_loo_score();
-        let max_distance = *self.max_distance.get().expect("the baseline was just found");
-        self.index.save(file).map_err(fault)?;
+        let max_distance = *self.max_distance.get().expect("the largest score was just computed");
+        self.index.save(file)?;
         let card = IndexInfo {
             version: VERSION,
             config: self.config.clone(),
@@ -56,10 +56,7 @@ impl Sumo {
             episode_starts: episodes.iter().map(|e| e.start).collect(),
             tree: head_hash(file)?,
         };
-        write_atomic(&card_path(file), |out| {
-            serde_json::to_writer_pretty(&mut *out, &card)?;
-            out.write_all(b"\n")
-        })
+        write_json(&card_path(file), &card)
     }
 
     /// Opens what [`Sumo::save`] wrote, with the episodes' rows. The tree is mapped: processes that load it share it.
@@ -83,7 +80,7 @@ impl Sumo {
                 "wanted the index this card was saved with, found another; save both again",
             ));
         }
-        let index = Tree::load(&tree(&card.config, threads), file).map_err(fault)?;
+        let index = Tree::load(&tree_config(card.config.metric, threads), file)?;
         let fits = (index.len(), index.dim(), index.metric())
             == (card.rows, card.space.dim(), card.config.metric.into());
         if !fits {
@@ -104,7 +101,7 @@ impl Sumo {
         file.is_file() && card_path(file).is_file()
     }
 
-    /// [`Sumo::new`], but kept in `home` by content: the same rows and settings are indexed once, ever.
+    /// [`Sumo::new`], cached in `home` by content: the same rows and settings are indexed once.
     ///
     /// # Errors
     /// As [`Sumo::new`], and a cache that cannot be written.
@@ -131,7 +128,6 @@ fn card_path(file: &Path) -> PathBuf {
 
 /// Hash of the header, which itself holds a checksum over the file.
 fn head_hash(file: &Path) -> Result<String> {
-    use std::io::Read;
     let mut head = Vec::new();
     let opened = std::fs::File::open(file).map_err(|e| Error::io(file, "read", e))?;
     opened.take(4096).read_to_end(&mut head).map_err(|e| Error::io(file, "read", e))?;

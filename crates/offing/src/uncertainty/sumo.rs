@@ -7,15 +7,15 @@
 use std::sync::OnceLock;
 
 use ndarray::Array1;
-use offing_knn::{NeighborIndex, Neighbors, Threads, Tree, TreeConfig};
+use offing_knn::{NeighborIndex, Neighbors, Tree};
 use serde::{Deserialize, Serialize};
 
 use super::embedding::EmbeddingConfig;
-use super::space::{ColumnScale, Distance, SearchVector, Space};
+use super::space::{ColumnScale, Distance, SearchVector, Space, tree_config};
 use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::Batch;
 use crate::dynamics::{EnsembleConfig, Members, ModelStep};
-use crate::error::{Error, Result, invalid};
+use crate::error::{Result, require};
 
 /// How the score is searched and written. Defaults are the paper's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ pub struct Sumo {
     pub(super) config: SumoConfig,
     pub(super) space: Space,
     pub(super) index: Tree,
-    /// Largest leave-one-out distance: found when first asked for.
+    /// Largest leave-one-out distance: computed on first use.
     pub(super) max_distance: OnceLock<f32>,
 }
 
@@ -92,7 +92,7 @@ impl Sumo {
     pub fn new(config: &SumoConfig, data: &Batch, threads: usize) -> Result<Self> {
         config.validate_for(data.len())?;
         let (space, points) = Space::fit(config.vector, config.columns, config.embedding.as_ref(), data)?;
-        let index = Tree::new(&tree(config, threads), points.view()).map_err(fault)?;
+        let index = Tree::new(&tree_config(config.metric, threads), points.view())?;
         Ok(Self { config: config.clone(), space, index, max_distance: OnceLock::new() })
     }
 
@@ -116,7 +116,7 @@ impl Sumo {
         (self.space.obs_dim, self.space.act_dim)
     }
 
-    /// Columns of the search vector that never change in the data, when columns are standardised: they kept their scale.
+    /// Columns of the search vector that never change in the data, when columns are standardised: their scale stays.
     pub fn constant_columns(&self) -> Vec<String> {
         let name = |&c: &usize| self.config.vector.column_name(c, self.space.obs_dim, self.space.act_dim);
         self.space.constant.iter().map(name).collect()
@@ -130,13 +130,13 @@ impl Sumo {
 
     /// Scores transitions that no model made: logged ones, or what a deployed policy just saw.
     pub fn score_rows(&self, rows: &Batch) -> Result<Array1<f32>> {
-        let found = self.index.search(self.space.place(rows)?.view(), self.config.k).map_err(fault)?;
+        let found = self.index.search(self.space.place(rows)?.view(), self.config.k)?;
         finite("sumo", found.kth().into_iter().map(|d| self.score_of(d)).collect())
     }
 
     /// The `k` dataset rows nearest to each row, with their distances.
     pub fn nearest(&self, rows: &Batch, k: usize) -> Result<Neighbors> {
-        self.index.search(self.space.place(rows)?.view(), k).map_err(fault)
+        Ok(self.index.search(self.space.place(rows)?.view(), k)?)
     }
 
     /// Scores with the `support` nearest dataset rows behind each, by one search.
@@ -148,12 +148,10 @@ impl Sumo {
 
     /// Whether each row's score lies above `threshold`: a yes/no search, cheaper than the score.
     pub fn exceeds_rows(&self, rows: &Batch, threshold: f32) -> Result<Vec<bool>> {
-        if threshold.is_nan() {
-            return Err(invalid!("sumo: a threshold of NaN; wanted a number"));
-        }
+        require!(!threshold.is_nan(), "sumo: wanted a number as threshold, found NaN");
         let points = self.space.place(rows)?;
         let Some(radius) = self.radius(threshold) else { return Ok(vec![true; rows.len()]) };
-        let within = self.index.within(points.view(), radius, self.config.k).map_err(fault)?;
+        let within = self.index.within(points.view(), radius, self.config.k)?;
         Ok(within.into_iter().map(|inside| !inside).collect())
     }
 
@@ -252,18 +250,15 @@ impl Uncertainty for Sumo {
 impl SumoConfig {
     /// Finds settings that cannot work for a dataset of `rows` rows.
     pub fn validate_for(&self, rows: usize) -> Result<()> {
-        if self.k == 0 || self.k >= rows {
-            return Err(invalid!(
-                "sumo: wanted k from 1 to {} (one less than the data's {rows} rows), found {}; the paper has 1",
-                rows.saturating_sub(1),
-                self.k
-            ));
-        }
-        if self.form == ScoreForm::CrossEntropy && self.metric != Distance::Euclidean {
-            return Err(invalid!(
-                "sumo: form = \"cross-entropy\" is defined for metric = \"euclidean\" only; use \"log1p\" or \"log\""
-            ));
-        }
+        let (k, most) = (self.k, rows.saturating_sub(1));
+        require!(
+            (1..=most).contains(&k),
+            "sumo: wanted k from 1 to {most} (one less than the data's {rows} rows), found {k}; the paper has 1"
+        );
+        require!(
+            self.form != ScoreForm::CrossEntropy || self.metric == Distance::Euclidean,
+            "sumo: form = \"cross-entropy\" is defined for metric = \"euclidean\" only; use \"log1p\" or \"log\""
+        );
         self.embedding.as_ref().map_or(Ok(()), EmbeddingConfig::validate)
     }
 }
@@ -280,15 +275,6 @@ impl EstimatorConfig for SumoConfig {
             None => Sumo::new(self, context.data, threads)?,
         }))
     }
-}
-
-pub(super) fn tree(config: &SumoConfig, threads: usize) -> TreeConfig {
-    TreeConfig { metric: config.metric.into(), threads: Threads::Exactly(threads), ..TreeConfig::default() }
-}
-
-/// A search's complaint in this library's words.
-pub(super) fn fault(error: offing_knn::Error) -> Error {
-    invalid!("neighbour search: {error}")
 }
 
 /// log Γ(n/2): the sums of logarithms that halves and integers have.
