@@ -55,7 +55,7 @@ pub(super) fn name_of(
             "metadata/set",
             format!("{}, as {} has", shape(task), task.body()),
             format!("`{}` with {} and {}", super::messages::escaped(&name), widths.0, widths.1),
-            "the file was changed after offing wrote it: generate it again, or remove `made_by` and `set`",
+            "the file was changed after offing wrote it: make it again, or remove `made_by` and `set`",
         ));
     }
     let other = format!("own-{name}");
