@@ -4,6 +4,7 @@
 mod calibration;
 mod cells;
 mod collect;
+mod comparison;
 mod executors;
 mod experiment;
 mod fig1;

@@ -7,8 +7,8 @@ use offing::algorithms::{Configured, TrainConfig};
 
 use super::cells::{Cell, CellResult, CellState, CellValue};
 use super::collect::Collected;
+use super::comparison::Comparison;
 use super::experiment::{AlgorithmColumn, TimingGrid};
-use super::published::Published;
 use super::{CellWork, Grid, GridKind};
 use crate::Element;
 use crate::bench::{TimedTraining, configure_timed, median, train_in_turns};
@@ -63,8 +63,7 @@ impl GridKind for TimingGrid {
     }
 
     fn collect(&self, grid: &Grid, cells: &[(Cell, CellState)]) -> Result<Collected> {
-        let published = &Published::beside(&grid.experiment)?;
-        Ok(TimingTables { columns: &self.columns, published, datasets: &grid.datasets, cells }.collect())
+        Ok(TimingTables { columns: &self.columns, numbers: Comparison::of(grid, cells)? }.collect())
     }
 
     fn interval(&self) -> &'static str {
@@ -96,9 +95,7 @@ fn values(column: &str, timed: &TimedTraining) -> Vec<CellValue> {
 /// Tables of all cells.
 struct TimingTables<'a> {
     columns: &'a [AlgorithmColumn],
-    published: &'a Published,
-    datasets: &'a [String],
-    cells: &'a [(Cell, CellState)],
+    numbers: Comparison,
 }
 
 impl TimingTables<'_> {
@@ -138,12 +135,7 @@ impl TimingTables<'_> {
 
     /// Mean over the cells of a dataset (or all of them) that have the number.
     fn get(&self, dataset: Option<&str>, column: &str, metric: &str) -> Option<f64> {
-        let of = |(cell, state): &(Cell, CellState)| {
-            let found = state.result().filter(|_| dataset.is_none_or(|d| d == cell.dataset))?;
-            found.get(column, metric)
-        };
-        let values: Vec<f64> = self.cells.iter().filter_map(of).collect();
-        MeanStd::of_some(&values).map(|m| m.mean)
+        MeanStd::of_some(&self.numbers.values(dataset, column, metric)).map(|m| m.mean)
     }
 
     fn seconds(&self) -> Table {
@@ -152,8 +144,8 @@ impl TimingTables<'_> {
                 |c: &AlgorithmColumn| or_dash(self.get(dataset, &c.name, SECONDS), |x| format!("{x:.2}"));
             row(name, self.columns.iter().map(of))
         };
-        let mut rows: Vec<Vec<String>> = self.datasets.iter().map(|d| cells(d, Some(d))).collect();
-        if self.datasets.len() > 1 {
+        let mut rows: Vec<Vec<String>> = self.numbers.datasets.iter().map(|d| cells(d, Some(d))).collect();
+        if self.numbers.datasets.len() > 1 {
             rows.push(cells("mean", None));
         }
         Table::new(row("", self.columns.iter().map(|c| c.name.clone())), rows)
@@ -172,7 +164,7 @@ impl TimingTables<'_> {
             row(d, pairs.iter().map(|(c, _)| or_dash(self.share(Some(d), c), |x| format!("{x:.2}"))))
         };
         let header = row("", pairs.iter().map(|(c, base)| format!("{} of {base}", c.name)));
-        (!pairs.is_empty()).then(|| Table::new(header, self.datasets.iter().map(cells)))
+        (!pairs.is_empty()).then(|| Table::new(header, self.numbers.datasets.iter().map(cells)))
     }
 
     fn minutes(&self, column: &AlgorithmColumn) -> Vec<String> {
@@ -182,13 +174,13 @@ impl TimingTables<'_> {
             [or_dash(own, |x| format!("{x:.0}")), or_dash(share, |x| format!("{x:.2}"))]
         };
         let ours = pair(&|name| self.get(None, name, MINUTES));
-        let paper = pair(&|name| self.published.get("average", name, MINUTES));
+        let paper = pair(&|name| self.numbers.published.get("average", name, MINUTES));
         row(&column.name, ours.into_iter().chain(paper))
     }
 
     fn phases(&self) -> Table {
         let mut metrics: Vec<&str> = Vec::new();
-        for value in self.cells.iter().filter_map(|(_, s)| s.result()).flat_map(|f| &f.values) {
+        for value in self.numbers.results(None).flat_map(|(_, found)| &found.values) {
             if value.metric.starts_with("seconds of ") && !metrics.contains(&value.metric.as_str()) {
                 metrics.push(&value.metric);
             }
@@ -205,17 +197,24 @@ impl TimingTables<'_> {
         let mut line = |dataset: &str, column: &str, metric: &str, numbers: [Option<f64>; 3]| {
             rows.push([[dataset, column, metric].map(String::from), numbers.map(csv_number)].concat());
         };
-        for (dataset, column) in self.datasets.iter().flat_map(|d| self.columns.iter().map(move |c| (d, c))) {
+        for (dataset, column) in
+            self.numbers.datasets.iter().flat_map(|d| self.columns.iter().map(move |c| (d, c)))
+        {
             for metric in [SECONDS, MINUTES] {
                 let share = self.share(Some(dataset), column).filter(|_| metric == SECONDS);
-                let paper = self.published.get(dataset, &column.name, metric);
+                let paper = self.numbers.published.get(dataset, &column.name, metric);
                 let ours = self.get(Some(dataset), &column.name, metric);
                 line(dataset, &column.name, metric, [ours, paper, share]);
             }
         }
         for AlgorithmColumn { name, .. } in self.columns {
             let ours = self.get(None, name, MINUTES);
-            line("average", name, MINUTES, [ours, self.published.get("average", name, MINUTES), None]);
+            line(
+                "average",
+                name,
+                MINUTES,
+                [ours, self.numbers.published.get("average", name, MINUTES), None],
+            );
         }
         Table::new(["dataset", "column", "metric", "ours", "paper", "share_of_base"], rows).csv()
     }
@@ -224,6 +223,7 @@ impl TimingTables<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::experiment::{Experiment, GridSpec};
+    use super::super::published::Published;
     use super::*;
 
     fn cell(dataset: &str, seconds: &[(&str, f64)]) -> (Cell, CellState) {
@@ -248,7 +248,8 @@ mod tests {
             cell("a", &[("mopo+sumo", 9.0), ("mopo", 10.0), ("amorel+sumo", 6.0), ("amorel", 4.0)]),
             cell("b", &[("mopo+sumo", 12.0), ("mopo", 20.0)]),
         ];
-        let times = TimingTables { columns, published: &published, datasets: &datasets, cells: &cells };
+        let numbers = Comparison { datasets: datasets.to_vec(), cells: cells.to_vec(), published };
+        let times = TimingTables { columns, numbers };
         assert_eq!(times.ratios().unwrap().rows, [["a", "0.90", "1.50"], ["b", "0.60", "-"]]);
         // (9 + 12) / 2 s of 1000 steps: 175 min of a million; base 250. The paper: 401 of 443.
         assert_eq!(times.minutes(&columns[0]), ["mopo+sumo", "175", "0.70", "401", "0.91"]);

@@ -12,8 +12,8 @@ use offing::calibration::{EstimatorResult, NextObsKind, RowSubset, Study, StudyC
 use self::table::CalibrationTable;
 use super::cells::{Cell, CellResult, CellState, CellValue};
 use super::collect::Collected;
+use super::comparison::Comparison;
 use super::experiment::CalibrationGrid;
-use super::published::Published;
 use super::{CellWork, Grid, GridKind};
 use crate::calibrate::{FinishedStudy, StudyRequest, StudySummary, run_study, study_settings};
 
@@ -55,10 +55,9 @@ impl GridKind for CalibrationGrid {
     }
 
     fn collect(&self, grid: &Grid, cells: &[(Cell, CellState)]) -> Result<Collected> {
-        let published = Published::beside(&grid.experiment)?;
-        let table = CalibrationTable::of(&self.columns, &published, &grid.datasets, cells);
+        let table = CalibrationTable::of(&self.columns, Comparison::of(grid, cells)?);
         let study = study_config(grid)?;
-        let (results, details) = report::elements(&table, cells, toml::to_string(&study)?);
+        let (results, details) = report::elements(&table, toml::to_string(&study)?);
         let caveats = report::caveats(&study, grid.rows, &grid.request.profile);
         Ok(Collected { files: vec![("csv", table.csv())], results, details, caveats })
     }

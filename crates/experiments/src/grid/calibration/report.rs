@@ -2,33 +2,29 @@
 
 use offing::calibration::StudyConfig;
 
-use super::super::cells::{Cell, CellState};
 use super::table::{CalibrationTable, METRICS};
 use crate::Element;
 use crate::format::{count, counted};
 use crate::plot::{Axis, Plot, Series};
 
 /// One table a dataset and the means; then, for pages alone, figures and the rows behind the numbers.
-pub(super) fn elements(
-    table: &CalibrationTable,
-    cells: &[(Cell, CellState)],
-    settings: String,
-) -> (Vec<Element>, Vec<Element>) {
-    let mut details: Vec<Element> = METRICS.iter().filter_map(|(m, sign)| figure(table, m, sign)).collect();
-    let note = |(cell, state): &(Cell, CellState)| {
-        Some(Element::text(format!("{}: {}", cell.dataset, state.result()?.note)))
-    };
-    let notes: Vec<Element> = cells.iter().filter_map(note).collect();
+pub(super) fn elements(table: &CalibrationTable, settings: String) -> (Vec<Element>, Vec<Element>) {
+    let mut details = Vec::new();
+    if table.has_published() {
+        details.extend(METRICS.iter().map(|(metric, sign)| figure(table, metric, sign)));
+    }
+    let all = table.numbers.results(None);
+    let notes: Vec<_> = all.map(|(cell, f)| Element::text(format!("{}: {}", cell.dataset, f.note))).collect();
     if !notes.is_empty() {
         details.push(Element::heading("Rows behind the numbers"));
         details.extend(notes);
     }
     details.push(Element::heading("Settings"));
     details.push(Element::Lines("toml", settings));
-    (tables(table, cells), details)
+    (tables(table), details)
 }
 
-fn tables(table: &CalibrationTable, cells: &[(Cell, CellState)]) -> Vec<Element> {
+fn tables(table: &CalibrationTable) -> Vec<Element> {
     let mut elements = Vec::new();
     let finished = table.finished().len();
     if finished > 1 {
@@ -37,9 +33,8 @@ fn tables(table: &CalibrationTable, cells: &[(Cell, CellState)]) -> Vec<Element>
             elements.push(Element::Table(table.overview(metric)));
         }
     }
-    for dataset in &table.datasets {
-        let done = |(cell, state): &&(Cell, CellState)| cell.dataset == *dataset && state.result().is_some();
-        let seeds = cells.iter().filter(done).count();
+    for dataset in &table.numbers.datasets {
+        let seeds = table.numbers.results(Some(dataset)).count();
         elements.push(Element::heading(format!("{dataset}: {}", counted(seeds, "seed"))));
         elements.push(Element::Table(table.of_dataset(dataset)));
     }
@@ -64,16 +59,13 @@ fn tables(table: &CalibrationTable, cells: &[(Cell, CellState)]) -> Vec<Element>
 }
 
 /// Ours over the paper's: points on the line are reproduced.
-fn figure(table: &CalibrationTable, metric: &str, sign: &str) -> Option<Element> {
-    if !table.has_published() {
-        return None;
-    }
+fn figure(table: &CalibrationTable, metric: &str, sign: &str) -> Element {
     let points = |column: &str| -> Vec<(f64, f64)> {
         let of = |d: &String| {
-            let e = table.entry(d, column, metric);
+            let e = table.numbers.get(d, column, metric);
             Some((e.paper?, e.ours?.mean))
         };
-        table.datasets.iter().filter_map(of).collect()
+        table.numbers.datasets.iter().filter_map(of).collect()
     };
     let mut series = vec![Series::dashed("equal", vec![(0.0, 0.0), (1.0, 1.0)])];
     for head in table.columns.iter().filter(|c| !c.beyond) {
@@ -82,7 +74,7 @@ fn figure(table: &CalibrationTable, metric: &str, sign: &str) -> Option<Element>
     let (x, y) = (Axis::linear(&format!("{sign}, paper")), Axis::linear(&format!("{sign}, ours")));
     let plot = Plot::new(format!("{sign}, ours over the paper's"), x, y, series);
     let caption = "One point for each dataset; on the dashed line both are the same.";
-    Some(Element::figure(plot, caption))
+    Element::figure(plot, caption)
 }
 
 /// What a reader must know about the study behind the numbers.

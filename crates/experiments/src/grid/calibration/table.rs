@@ -3,12 +3,11 @@
 use offing::stats::runs::signed_rank;
 use offing::uncertainty::{SumoConfig, UncertaintyConfig};
 
-use super::super::cells::{Cell, CellState};
+use super::super::comparison::{ComparedValue, Comparison, signed_or_dash};
 use super::super::experiment::{EstimatorColumn, starred};
-use super::super::published::Published;
-use crate::format::{or_dash, p_value, signed};
+use crate::format::{or_dash, p_value};
 use crate::mean_std::MeanStd;
-use crate::table::{Table, csv_number, row};
+use crate::table::{Table, row};
 
 /// The column every study has beside the estimators: the rollout step itself, which costs nothing to know.
 pub(in super::super) const BASELINE: &str = "step";
@@ -17,11 +16,9 @@ pub(in super::super) const BASELINE: &str = "step";
 pub(super) const METRICS: [(&str, &str); 2] = [("spearman", "ρ"), ("pearson", "r")];
 
 /// A finished table.
-#[derive(Clone, Debug)]
 pub(super) struct CalibrationTable {
-    pub(super) datasets: Vec<String>,
+    pub(super) numbers: Comparison,
     pub(super) columns: Vec<CalibrationColumn>,
-    entries: Vec<ComparedValue>,
 }
 
 /// A column's name, and whether the paper has it.
@@ -33,66 +30,14 @@ pub(super) struct CalibrationColumn {
     pub(super) sumo: bool,
 }
 
-/// One number of ours and the paper's.
-#[derive(Clone, Debug)]
-pub(super) struct ComparedValue {
-    pub(super) dataset: String,
-    pub(super) column: String,
-    pub(super) metric: &'static str,
-    /// Over the seeds that finished; `None` when none did.
-    pub(super) ours: Option<MeanStd>,
-    pub(super) paper: Option<f64>,
-}
-
-impl ComparedValue {
-    fn our_mean(&self) -> Option<f64> {
-        self.ours.map(|m| m.mean)
-    }
-
-    fn published(&self) -> Option<f64> {
-        self.paper
-    }
-
-    pub(super) fn difference(&self) -> Option<f64> {
-        Some(self.ours?.mean - self.paper?)
-    }
-}
-
 impl CalibrationTable {
-    pub(super) fn of(
-        columns: &[EstimatorColumn],
-        published: &Published,
-        datasets: &[String],
-        cells: &[(Cell, CellState)],
-    ) -> Self {
+    pub(super) fn of(columns: &[EstimatorColumn], numbers: Comparison) -> Self {
         let sumo = UncertaintyConfig::Sumo(SumoConfig::default());
         let mut columns: Vec<CalibrationColumn> = (columns.iter())
             .map(|c| CalibrationColumn { name: c.name.clone(), beyond: c.beyond, sumo: c.estimator == sumo })
             .collect();
         columns.push(CalibrationColumn { name: BASELINE.into(), beyond: true, sumo: false });
-        let mut entries = Vec::new();
-        for dataset in datasets {
-            for head in &columns {
-                for (metric, _) in METRICS {
-                    let found: Vec<f64> = (cells.iter().filter(|(cell, _)| cell.dataset == *dataset))
-                        .filter_map(|(_, state)| state.result()?.get(&head.name, metric))
-                        .collect();
-                    entries.push(ComparedValue {
-                        dataset: dataset.clone(),
-                        column: head.name.clone(),
-                        metric,
-                        ours: MeanStd::of_some(&found),
-                        paper: published.get(dataset, &head.name, metric),
-                    });
-                }
-            }
-        }
-        Self { datasets: datasets.to_vec(), columns, entries }
-    }
-
-    pub(super) fn entry(&self, dataset: &str, column: &str, metric: &str) -> &ComparedValue {
-        let is = |e: &&ComparedValue| e.dataset == dataset && e.column == column && e.metric == metric;
-        self.entries.iter().find(is).expect("there is an entry for every dataset, column and metric")
+        Self { numbers, columns }
     }
 
     /// The column with SUMO as the paper uses it.
@@ -102,7 +47,10 @@ impl CalibrationTable {
 
     /// Whether the paper has any of these numbers.
     pub(super) fn has_published(&self) -> bool {
-        self.entries.iter().any(|e| e.paper.is_some())
+        let known = |d: &String, c: &CalibrationColumn| {
+            METRICS.iter().any(|(metric, _)| self.numbers.published.get(d, &c.name, metric).is_some())
+        };
+        self.numbers.datasets.iter().any(|d| self.columns.iter().any(|c| known(d, c)))
     }
 
     fn header() -> Vec<String> {
@@ -113,13 +61,9 @@ impl CalibrationTable {
     pub(super) fn of_dataset(&self, dataset: &str) -> Table {
         let cells = |head: &CalibrationColumn| {
             let of = |(metric, _): &(&str, &str)| {
-                let e = self.entry(dataset, &head.name, metric);
-                let difference = e.difference().filter(|d| d.is_finite());
-                [
-                    or_dash(e.ours, |m| m.text()),
-                    or_dash(e.paper, |p| format!("{p:.2}")),
-                    or_dash(difference, |d| signed(d, 2)),
-                ]
+                let e = self.numbers.get(dataset, &head.name, metric);
+                let paper = or_dash(e.paper, |p| format!("{p:.2}"));
+                [or_dash(e.ours, |m| m.text()), paper, signed_or_dash(e.difference(), 2)]
             };
             row(head.label(), METRICS.iter().flat_map(of))
         };
@@ -136,11 +80,11 @@ impl CalibrationTable {
             let mut cells = vec![head.label()];
             for (metric, _) in METRICS {
                 let of = |pick: fn(&ComparedValue) -> Option<f64>| {
-                    mean(finished.iter().map(|d| pick(self.entry(d, &head.name, metric))).collect())
+                    mean(finished.iter().map(|d| pick(&self.numbers.get(d, &head.name, metric))).collect())
                 };
                 let (ours, paper) = (of(ComparedValue::our_mean), of(ComparedValue::published));
                 cells.extend([ours, paper].map(|x| or_dash(x, |x| format!("{x:.2}"))));
-                cells.push(or_dash(ours.zip(paper), |(o, p)| signed(o - p, 2)));
+                cells.push(signed_or_dash(ours.zip(paper).map(|(o, p)| o - p), 2));
             }
             for metrics in [&METRICS[..1], &METRICS[..]] {
                 for pick in [ComparedValue::our_mean, ComparedValue::published] {
@@ -157,8 +101,7 @@ impl CalibrationTable {
     }
 
     pub(super) fn finished(&self) -> Vec<&String> {
-        let any = |d: &&String| self.entries.iter().any(|e| e.dataset == **d && e.ours.is_some());
-        self.datasets.iter().filter(any).collect()
+        self.numbers.datasets.iter().filter(|d| self.numbers.results(Some(d)).next().is_some()).collect()
     }
 
     /// On how many datasets a column is the best of the paper's by one of the metrics, of those on which all of them have a
@@ -176,7 +119,7 @@ impl CalibrationTable {
             return "-".into();
         }
         let leads = |dataset: &str, metric: &str| {
-            let own = pick(self.entry(dataset, &head.name, metric));
+            let own = pick(&self.numbers.get(dataset, &head.name, metric));
             own.zip(self.best(dataset, metric, pick)).is_some_and(|(own, best)| own >= best - 1e-9)
         };
         let won = complete.iter().filter(|d| metrics.iter().any(|(metric, _)| leads(d, metric))).count();
@@ -186,8 +129,9 @@ impl CalibrationTable {
     /// The highest number of the paper's columns on a dataset; `None` when one of them has none.
     fn best(&self, dataset: &str, metric: &str, pick: fn(&ComparedValue) -> Option<f64>) -> Option<f64> {
         let own = self.columns.iter().filter(|c| !c.beyond);
-        let values: Option<Vec<f64>> =
-            own.map(|c| pick(self.entry(dataset, &c.name, metric)).filter(|v| v.is_finite())).collect();
+        let values: Option<Vec<f64>> = own
+            .map(|c| pick(&self.numbers.get(dataset, &c.name, metric)).filter(|v| v.is_finite()))
+            .collect();
         values?.into_iter().max_by(f64::total_cmp)
     }
 
@@ -197,7 +141,7 @@ impl CalibrationTable {
         let cells = |dataset: &&String| {
             row(
                 *dataset,
-                self.columns.iter().map(|c| or_dash(self.entry(dataset, &c.name, metric).ours, text)),
+                self.columns.iter().map(|c| or_dash(self.numbers.get(dataset, &c.name, metric).ours, text)),
             )
         };
         let header = row("", self.columns.iter().map(CalibrationColumn::label));
@@ -210,7 +154,8 @@ impl CalibrationTable {
         let Some(sumo) = self.sumo() else { return Vec::new() };
         let cells = |head: &CalibrationColumn| {
             let pair = |d: &&String| {
-                let of = |name: &str| self.entry(d, name, METRICS[0].0).our_mean().filter(|v| v.is_finite());
+                let of =
+                    |name: &str| self.numbers.get(d, name, METRICS[0].0).our_mean().filter(|v| v.is_finite());
                 of(&sumo.name).zip(of(&head.name))
             };
             let (own, theirs): (Vec<f64>, Vec<f64>) = self.finished().iter().filter_map(pair).unzip();
@@ -224,15 +169,18 @@ impl CalibrationTable {
     /// The table, one number a line.
     pub(super) fn csv(&self) -> String {
         let header = "dataset,column,in_paper,metric,seeds,ours,ours_std,paper,difference";
-        let line = |e: &ComparedValue| {
-            let seeds = e.ours.map_or(0, |m| m.seeds).to_string();
-            let std = e.ours.filter(|m| m.seeds > 1).map(|m| m.std);
-            let in_paper = e.paper.is_some().to_string();
-            let start = [e.dataset.clone(), e.column.clone(), in_paper, e.metric.into(), seeds];
-            let numbers = [e.our_mean(), std, e.paper, e.difference()].map(csv_number);
-            [&start[..], &numbers].concat()
-        };
-        Table::new(header.split(','), self.entries.iter().map(line)).csv()
+        let mut rows = Vec::new();
+        for (dataset, head) in
+            self.numbers.datasets.iter().flat_map(|d| self.columns.iter().map(move |c| (d, c)))
+        {
+            for (metric, _) in METRICS {
+                let e = self.numbers.get(dataset, &head.name, metric);
+                let [seeds, ours, std, paper, _, difference] = e.csv_fields();
+                let start = [dataset, &head.name, &e.paper.is_some().to_string(), metric].map(String::from);
+                rows.push([&start[..], &[seeds, ours, std, paper, difference]].concat());
+            }
+        }
+        Table::new(header.split(','), rows).csv()
     }
 }
 

@@ -1,7 +1,8 @@
 //! Tables from made-up cells: every number can be checked by hand.
 
-use super::super::super::cells::{CellResult, CellValue, cells_csv};
+use super::super::super::cells::{Cell, CellResult, CellState, CellValue, cells_csv};
 use super::super::super::experiment::{CalibrationGrid, Experiment, GridSpec};
+use super::super::super::published::Published;
 use super::*;
 
 fn cell(dataset: &str, seed: u64, values: &[(&str, f64)]) -> (Cell, CellState) {
@@ -34,7 +35,9 @@ fn table() -> (CalibrationTable, Vec<(Cell, CellState)>) {
     let GridSpec::Calibration(CalibrationGrid { columns }) = &experiment.grid else {
         panic!("a calibration table")
     };
-    (CalibrationTable::of(columns, &published, &datasets.map(String::from), &cells), cells)
+    let numbers =
+        Comparison { datasets: datasets.map(String::from).to_vec(), cells: cells.clone(), published };
+    (CalibrationTable::of(columns, numbers), cells)
 }
 
 #[test]
@@ -81,7 +84,7 @@ fn the_papers_own_wins_are_counted_as_it_counts_them() {
     let names: Vec<String> = published.datasets().into_iter().map(String::from).collect();
     let found: Vec<(&str, f64)> = columns.iter().map(|c| (c.name.as_str(), 0.5)).collect();
     let cells: Vec<_> = names.iter().map(|d| cell(d, 0, &found)).collect();
-    let table = CalibrationTable::of(columns, &published, &names, &cells);
+    let table = CalibrationTable::of(columns, Comparison { datasets: names, cells, published });
     let sumo = table.means().rows.into_iter().find(|row| row[0] == "sumo").unwrap();
     assert_eq!((sumo[8].as_str(), sumo[10].as_str()), ("11 of 15", "12 of 15"));
 }

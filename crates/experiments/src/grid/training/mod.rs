@@ -18,9 +18,9 @@ use self::scores::Scores;
 use self::statistics::Statistics;
 use super::cells::{Cell, CellResult, CellState, CellValue};
 use super::collect::Collected;
+use super::comparison::Comparison;
 use super::executors::quoted;
 use super::experiment::{AlgorithmColumn, TrainingGrid};
-use super::published::Published;
 use super::{CellWork, Grid, GridKind};
 use crate::configure::configure;
 use crate::report::write_run_page;
@@ -120,8 +120,7 @@ impl GridKind for TrainingGrid {
     }
 
     fn collect(&self, grid: &Grid, cells: &[(Cell, CellState)]) -> Result<Collected> {
-        let published = Published::beside(&grid.experiment)?;
-        let scores = Scores::of(&self.columns, &published, &grid.datasets, cells);
+        let scores = Scores::of(&self.columns, Comparison::of(grid, cells)?);
         let statistics = Statistics::of(&scores);
         let (results, details) = self.elements(grid, &scores, &statistics);
         let files = vec![("csv", scores.csv()), ("statistics.csv", statistics.csv())];

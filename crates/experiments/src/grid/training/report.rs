@@ -72,7 +72,7 @@ impl TrainingGrid {
             _ => "Mean over seeds; the shade is one standard deviation.",
         };
         let mut elements = Vec::new();
-        for dataset in &scores.datasets {
+        for dataset in &scores.numbers.datasets {
             let mut plots: Vec<(String, Vec<&AlgorithmColumn>)> = Vec::new();
             for panel in &self.panels {
                 let columns = scores.columns.iter().filter(|c| panel.columns.contains(&c.name)).collect();
@@ -151,7 +151,8 @@ fn beside(scores: &Scores) -> Vec<Element> {
     let head = |name: &str| scores.columns.iter().find(|c| c.name == name);
     let beaten =
         |c: &AlgorithmColumn| scores.columns.iter().any(|other| other.against.as_deref() == Some(&c.name));
-    let published = |c: &AlgorithmColumn| scores.datasets.iter().any(|d| scores.paper(d, &c.name).is_some());
+    let published =
+        |c: &AlgorithmColumn| scores.numbers.datasets.iter().any(|d| scores.paper(d, &c.name).is_some());
     for column in &scores.columns {
         let pair: Vec<&AlgorithmColumn> = match &column.against {
             Some(against) => head(against).into_iter().chain([column]).collect(),
@@ -206,9 +207,10 @@ fn over_values(scores: &Scores, dataset: &str, panel: &Panel, y: &str) -> Option
 impl Scores {
     /// The learning curve of a column, with its spread where there are several seeds.
     fn curve(&self, dataset: &str, column: &str, slot: usize) -> Option<Series> {
-        let runs = self.runs.iter().filter(|r| r.dataset == dataset && r.column == column);
+        let runs =
+            self.numbers.results(Some(dataset)).filter(|(cell, _)| cell.column.as_deref() == Some(column));
         let curves: Vec<Vec<(f64, f64)>> =
-            runs.map(|r| r.curve.iter().map(|(x, y)| (*x as f64, *y)).collect()).collect();
+            runs.map(|(_, found)| found.curve.iter().map(|(x, y)| (*x as f64, *y)).collect()).collect();
         Some(mean_line(column, &curves)?.in_slot(slot))
     }
 }

@@ -1,11 +1,10 @@
 //! Scores as a table: ours over seeds, the paper's beside it, the difference, and who beats whom.
 
-use super::super::cells::{Cell, CellState};
+use super::super::comparison::{Comparison, signed_or_dash};
 use super::super::experiment::AlgorithmColumn;
-use super::super::published::Published;
-use crate::format::{decimal, or_dash, signed};
+use crate::format::{decimal, or_dash};
 use crate::mean_std::MeanStd;
-use crate::table::{Table, csv_number, row};
+use crate::table::{Table, row};
 
 /// Which policy of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,79 +16,41 @@ pub(super) enum Which {
 }
 
 /// A finished table.
-#[derive(Clone, Debug)]
 pub(super) struct Scores {
-    pub(super) datasets: Vec<String>,
+    pub(super) numbers: Comparison,
     pub(super) columns: Vec<AlgorithmColumn>,
     /// `score`, or `return` where no dataset has a reference to normalise by.
     pub(super) unit: &'static str,
-    pub(super) runs: Vec<ScoredRun>,
     /// Datasets with finished runs that have no number in this unit: nothing to normalise by, or no simulator.
     pub(super) silent: Vec<String>,
     /// Seeds that were asked for.
     pub(super) seeds: usize,
-    published: Published,
-}
-
-/// One finished run.
-#[derive(Clone, Debug)]
-pub(super) struct ScoredRun {
-    pub(super) dataset: String,
-    pub(super) column: String,
-    last: f64,
-    best: f64,
-    /// What the data's own episodes reached.
-    data: Option<f64>,
-    pub(super) curve: Vec<(u64, f64)>,
 }
 
 impl Scores {
-    pub(super) fn of(
-        columns: &[AlgorithmColumn],
-        published: &Published,
-        datasets: &[String],
-        cells: &[(Cell, CellState)],
-    ) -> Self {
-        let mut values = cells.iter().filter_map(|(_, s)| s.result()).flat_map(|f| &f.values).peekable();
-        let scored = values.peek().is_none() || values.any(|v| v.metric == "score");
-        let (unit, best, data) = match scored {
-            true => ("score", "best score", "data's score"),
-            false => ("return", "best return", "data's return"),
-        };
-        let run = |(cell, state): &(Cell, CellState)| {
-            let (found, column) = (state.result()?, cell.column.clone()?);
-            let get = |metric: &str| found.get(&column, metric);
-            let (last, best, data) = (get(unit)?, get(best)?, get(data));
-            Some(ScoredRun {
-                dataset: cell.dataset.clone(),
-                last,
-                best,
-                data,
-                curve: found.curve.clone(),
-                column,
-            })
-        };
+    pub(super) fn of(columns: &[AlgorithmColumn], numbers: Comparison) -> Self {
+        let values: Vec<_> = numbers.results(None).flat_map(|(_, found)| &found.values).collect();
+        let scored = values.is_empty() || values.iter().any(|v| v.metric == "score");
+        let unit = if scored { "score" } else { "return" };
         let silent = |d: &&String| {
-            cells.iter().any(|c| c.0.dataset == **d && c.1.result().is_some() && run(c).is_none())
+            let mut found = numbers.results(Some(d));
+            found.any(|(_, found)| found.values.iter().all(|v| v.metric != unit))
         };
-        let mut seeds: Vec<u64> = cells.iter().map(|(cell, _)| cell.seed).collect();
+        let mut seeds: Vec<u64> = numbers.cells.iter().map(|(cell, _)| cell.seed).collect();
         seeds.sort_unstable();
         seeds.dedup();
-        Self {
-            datasets: datasets.to_vec(),
-            columns: columns.to_vec(),
-            unit,
-            runs: cells.iter().filter_map(run).collect(),
-            silent: datasets.iter().filter(silent).cloned().collect(),
-            seeds: seeds.len(),
-            published: published.clone(),
-        }
+        let silent = numbers.datasets.iter().filter(silent).cloned().collect();
+        Self { columns: columns.to_vec(), unit, silent, seeds: seeds.len(), numbers }
+    }
+
+    /// The name of a number of ours.
+    fn metric(&self, which: Which) -> String {
+        format!("{}{}", if which == Which::Best { "best " } else { "" }, self.unit)
     }
 
     /// The seeds' numbers of one column on one dataset.
     pub(super) fn values(&self, dataset: &str, column: &str, which: Which) -> Vec<f64> {
-        let of = self.runs.iter().filter(|r| r.dataset == dataset && r.column == column);
-        of.map(|r| if which == Which::Last { r.last } else { r.best }).collect()
+        self.numbers.values(Some(dataset), column, &self.metric(which))
     }
 
     /// Their mean; `None` when no seed finished.
@@ -99,13 +60,13 @@ impl Scores {
 
     /// What the paper prints, where it has the number. Returns that are not normalised stand beside nothing.
     pub(super) fn paper(&self, dataset: &str, column: &str) -> Option<f64> {
-        self.published.get(dataset, column, "score").filter(|_| self.unit == "score")
+        self.numbers.published.get(dataset, column, self.unit)
     }
 
     /// Datasets on which all of these columns have a number.
     pub(super) fn common(&self, columns: &[&str]) -> Vec<&str> {
         let all = |d: &&String| columns.iter().all(|c| self.mean(d, c, Which::Last).is_some());
-        self.datasets.iter().filter(all).map(String::as_str).collect()
+        self.numbers.datasets.iter().filter(all).map(String::as_str).collect()
     }
 
     /// Names of all columns.
@@ -128,7 +89,7 @@ impl Scores {
         let of = |dataset: &String| {
             row(dataset, self.columns.iter().map(|c| self.text(self.mean(dataset, &c.name, which))))
         };
-        let mut rows: Vec<Vec<String>> = self.datasets.iter().map(of).collect();
+        let mut rows: Vec<Vec<String>> = self.numbers.datasets.iter().map(of).collect();
         let common = self.common(&self.names());
         if common.len() > 1 {
             let mean = |c: &AlgorithmColumn| {
@@ -142,17 +103,19 @@ impl Scores {
 
     /// What a dataset's own episodes reached, where a run recorded it.
     pub(super) fn data(&self, dataset: &str) -> Option<f64> {
-        self.runs.iter().filter(|r| r.dataset == dataset).find_map(|r| r.data)
+        let metric = format!("data's {}", self.unit);
+        let mut found = self.numbers.results(Some(dataset));
+        found.find_map(|(cell, found)| found.get(cell.column.as_deref()?, &metric))
     }
 
     /// [`Scores::table`] of the last policies with what the data reached in front; without that column where nothing is known
     /// of it.
     pub(super) fn last_beside_data(&self) -> Table {
         let mut table = self.table(Which::Last);
-        if self.datasets.iter().any(|d| self.data(d).is_some()) {
+        if self.numbers.datasets.iter().any(|d| self.data(d).is_some()) {
             let common: Option<Vec<f64>> = self.common(&self.names()).iter().map(|d| self.data(d)).collect();
             let mean = common.map(|values| MeanStd::of(&values).mean);
-            let reached = self.datasets.iter().map(|d| self.data(d)).chain([mean]);
+            let reached = self.numbers.datasets.iter().map(|d| self.data(d)).chain([mean]);
             table.header.insert(1, "the data".into());
             let cell = |x: Option<f64>| or_dash(x, |x| decimal(x, 1));
             table.rows.iter_mut().zip(reached).for_each(|(row, x)| row.insert(1, cell(x)));
@@ -163,22 +126,20 @@ impl Scores {
     /// Ours, the paper's and the difference of some columns, dataset by dataset.
     pub(super) fn beside_paper(&self, columns: &[&AlgorithmColumn]) -> Table {
         let of = |dataset: &str, column: &AlgorithmColumn| {
-            let ours = self.mean(dataset, &column.name, Which::Last);
-            let paper = self.paper(dataset, &column.name);
-            let spread = self.published.std(dataset, &column.name, "score");
-            let spread = spread.map_or(String::new(), |s| format!(" ± {s:.1}"));
-            let difference = or_dash(ours.zip(paper), |(o, p)| signed(o.mean - p, 1));
-            [self.text(ours), or_dash(paper, |p| format!("{p:.1}{spread}")), difference]
+            let e = self.numbers.get(dataset, &column.name, self.unit);
+            let spread = e.paper_std.map_or(String::new(), |s| format!(" ± {s:.1}"));
+            let paper = or_dash(e.paper, |p| format!("{p:.1}{spread}"));
+            [self.text(e.ours), paper, signed_or_dash(e.difference(), 1)]
         };
         let all = |dataset: &String| row(dataset, columns.iter().flat_map(|column| of(dataset, column)));
-        let mut rows: Vec<Vec<String>> = self.datasets.iter().map(all).collect();
+        let mut rows: Vec<Vec<String>> = self.numbers.datasets.iter().map(all).collect();
         let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
         let common = self.common(&names);
         if common.len() > 1 {
             let mean = |name: &str| {
                 let ours = MeanStd::of(&self.over(&common, name)).mean;
                 let paper = self.over_paper(&common, name).map(|p| MeanStd::of(&p).mean);
-                let difference = or_dash(paper, |p| signed(ours - p, 1));
+                let difference = signed_or_dash(paper.map(|p| ours - p), 1);
                 [decimal(ours, 1), or_dash(paper, |p| decimal(p, 1)), difference]
             };
             rows.push(row(format!("mean of {}", common.len()), names.into_iter().flat_map(mean)));
@@ -221,23 +182,15 @@ impl Scores {
     pub(super) fn csv(&self) -> String {
         let header = "dataset,column,in_paper,metric,seeds,ours,ours_std,paper,paper_std,difference";
         let mut rows = Vec::new();
-        for (dataset, column) in self.datasets.iter().flat_map(|d| self.columns.iter().map(move |c| (d, c))) {
-            let published = self.paper(dataset, &column.name);
-            for (which, metric) in [(Which::Last, ""), (Which::Best, "best ")] {
-                let ours = self.mean(dataset, &column.name, which);
-                let paper = published.filter(|_| which == Which::Last);
-                let seeds = ours.map_or(0, |m| m.seeds).to_string();
-                let metric = format!("{metric}{}", self.unit);
-                let numbers = [
-                    ours.map(|m| m.mean),
-                    ours.filter(|m| m.seeds > 1).map(|m| m.std),
-                    paper,
-                    paper.and(self.published.std(dataset, &column.name, "score")),
-                    ours.zip(paper).map(|(o, p)| o.mean - p),
-                ];
-                let start =
-                    [dataset.clone(), column.name.clone(), published.is_some().to_string(), metric, seeds];
-                rows.push([&start[..], &numbers.map(csv_number)].concat());
+        for (dataset, column) in
+            self.numbers.datasets.iter().flat_map(|d| self.columns.iter().map(move |c| (d, c)))
+        {
+            let in_paper = self.paper(dataset, &column.name).is_some().to_string();
+            for metric in [Which::Last, Which::Best].map(|which| self.metric(which)) {
+                let start = [dataset, &column.name, &in_paper, &metric].map(String::clone);
+                rows.push(
+                    [&start[..], &self.numbers.get(dataset, &column.name, &metric).csv_fields()].concat(),
+                );
             }
         }
         Table::new(header.split(','), rows).csv()

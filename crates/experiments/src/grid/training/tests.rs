@@ -1,7 +1,8 @@
 //! Tables from made-up cells: every number can be checked by hand.
 
-use super::super::super::cells::{CellResult, CellValue};
+use super::super::super::cells::{Cell, CellResult, CellState, CellValue};
 use super::super::super::experiment::{Experiment, GridSpec, TrainingGrid};
+use super::super::super::published::Published;
 use super::*;
 
 fn cell(column: &str, dataset: &str, seed: u64, last: f64, best: f64) -> (Cell, CellState) {
@@ -42,19 +43,19 @@ pub(crate) fn scores() -> Scores {
         cells.push(cell("amorel+sumo", dataset, 0, 10.0, 12.0));
     }
     let published = Published::of("table1").unwrap();
-    Scores::of(&columns, &published, &datasets.map(String::from), &cells)
+    Scores::of(&columns, Comparison { datasets: datasets.map(String::from).to_vec(), cells, published })
 }
 
 #[test]
 fn what_the_data_reached_stands_in_front_where_it_is_known() {
     let mut scores = scores();
     assert_eq!(scores.last_beside_data().header.len(), scores.columns.len() + 1, "not known");
-    for run in &mut scores.runs {
-        run.data = (run.dataset != "halfcheetah-medium").then_some(if run.dataset == "hopper-medium" {
-            7.3
-        } else {
-            20.0
-        });
+    for (cell, state) in &mut scores.numbers.cells {
+        let reached = [("hopper-medium", 7.3), ("walker2d-medium-v2", 20.0)];
+        let reached = reached.iter().find(|(dataset, _)| *dataset == cell.dataset);
+        if let (CellState::Done(found), Some((_, x))) = (state, reached) {
+            found.values.push(CellValue::new(cell.column.as_deref().unwrap(), "data's score", *x, 0));
+        }
     }
     let Table { header, rows } = scores.last_beside_data();
     assert_eq!(header[1], "the data");
@@ -99,7 +100,8 @@ fn runs_without_a_score_are_named() {
     let CellState::Done(found) = &mut mute.1 else { panic!("done") };
     found.values.retain(|v| v.metric == "return");
     let cells = [cell("euclidean", "hopper-medium", 0, 50.0, 60.0), mute];
-    let scores = Scores::of(columns, &Published::default(), &datasets, &cells);
+    let (datasets, cells) = (datasets.to_vec(), cells.to_vec());
+    let scores = Scores::of(columns, Comparison { datasets, cells, published: Published::default() });
     assert_eq!((scores.unit, &scores.silent[..]), ("score", &["mine.hdf5".to_string()][..]));
 }
 
@@ -134,7 +136,7 @@ fn the_papers_own_wins_follow_from_its_rows() {
     for column in columns {
         cells.extend(datasets.iter().map(|d| cell(&column.name, d, 0, 1.0, 1.0)));
     }
-    let scores = Scores::of(columns, &published, &datasets, &cells);
+    let scores = Scores::of(columns, Comparison { datasets, cells, published });
     let wins: Vec<(usize, usize)> = scores.columns.iter().filter_map(|c| scores.paper_wins(c)).collect();
     assert_eq!(wins, [(11, 15), (10, 15), (10, 15), (9, 15)], "as its text says");
 }
