@@ -4,11 +4,11 @@
 mod term;
 mod args;
 mod audit;
-mod commands;
-mod context;
 mod exit;
 mod progress;
 mod signals;
+mod context;
+mod commands;
 
 use std::ffi::OsString;
 

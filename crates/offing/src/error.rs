@@ -18,7 +18,12 @@ pub(crate) fn ensure(ok: bool, key: &str, wanted: &str, found: impl std::fmt::Di
 
 /// Returns [`Error::Invalid`] with a formatted message unless the condition holds.
 macro_rules! require {
-    ($holds:expr, $($message:tt)*) => { if !$holds { return Err($crate::error::invalid!($($message)*)); } };
+    ($holds:expr, $($message:tt)*) => {
+        let holds: bool = $holds;
+        if !holds {
+            return Err($crate::error::invalid!($($message)*));
+        }
+    };
 }
 pub(crate) use require;
 

@@ -36,6 +36,9 @@ struct StepView<'a> {
 type Number = Arc<dyn Fn(&StepView<'_>) -> f64 + Send + Sync>;
 /// Something true or false that depends on the step.
 type Condition = Arc<dyn Fn(&StepView<'_>) -> bool + Send + Sync>;
+/// Two numbers compared, and two made one.
+type Compare = fn(&f64, &f64) -> bool;
+type Binary = fn(f64, f64) -> f64;
 /// Which vector of the step.
 type Vector = for<'a> fn(&StepView<'a>) -> &'a [f32];
 
@@ -121,7 +124,7 @@ impl Parser<'_> {
 
     /// `a < b`, or `a < b < c`, which means `a < b && b < c`.
     fn comparison(&mut self) -> Result<Parsed> {
-        const SIGNS: [(&str, fn(&f64, &f64) -> bool); 6] = [
+        const SIGNS: [(&str, Compare); 6] = [
             ("<=", f64::le),
             (">=", f64::ge),
             ("==", f64::eq),
@@ -156,7 +159,7 @@ impl Parser<'_> {
     fn chain(
         &mut self,
         operand: fn(&mut Self) -> Result<Parsed>,
-        signs: [(&str, fn(f64, f64) -> f64); 2],
+        signs: [(&str, Binary); 2],
     ) -> Result<Parsed> {
         let mut left = operand(self)?;
         while let Some((_, f)) = signs.into_iter().find(|(sign, _)| self.take(sign)) {
@@ -255,7 +258,7 @@ impl Parser<'_> {
         Ok(Parsed::number(move |step| f(a(step))))
     }
 
-    fn call_two(&mut self, f: fn(f64, f64) -> f64) -> Result<Parsed> {
+    fn call_two(&mut self, f: Binary) -> Result<Parsed> {
         self.expect("(")?;
         let a = self.either()?;
         self.expect(",")?;
@@ -294,7 +297,7 @@ impl Parser<'_> {
         Ok(index)
     }
 
-    fn binary(&self, f: fn(f64, f64) -> f64, a: Parsed, b: Parsed) -> Result<Parsed> {
+    fn binary(&self, f: Binary, a: Parsed, b: Parsed) -> Result<Parsed> {
         let (a, b) = (self.number(a)?, self.number(b)?);
         Ok(Parsed::number(move |step| f(a(step), b(step))))
     }
