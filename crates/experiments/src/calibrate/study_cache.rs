@@ -105,7 +105,7 @@ mod tests {
     use offing::calibration::{NextObsKind, RowSubset, Timing};
     use offing::stats::Interval;
 
-    /// A study as `judge` would give it: each choice of rows with the baseline first.
+    /// A study as `compare_estimators` would give it: each choice of rows with the baseline first.
     fn study(names: &[&str]) -> Study {
         let mut findings = Vec::new();
         for part in [RowSubset::All, RowSubset::Bounded] {

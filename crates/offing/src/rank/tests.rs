@@ -81,15 +81,15 @@ fn fitted_q_finds_what_is_known_beforehand() {
 #[test]
 fn fitted_q_orders_policies_as_the_simulator_does_on_any_number_of_threads() {
     let data = data(6000);
-    let judge = |gain: f32, threads: usize| {
+    let estimate = |gain: f32, threads: usize| {
         fitted_q(&quick(), &data, &steer(gain), &ThreadPool::new(threads), 0, &mut |_| {
             ControlFlow::Continue(())
         })
         .unwrap()
     };
-    let values: Vec<f64> = GAINS.iter().map(|&g| judge(g, 2).value).collect();
+    let values: Vec<f64> = GAINS.iter().map(|&g| estimate(g, 2).value).collect();
     assert!(spearman(&values, &truth()) > 0.999, "{values:?} against {:?}", truth());
-    assert_eq!(judge(0.2, 1), judge(0.2, 3));
+    assert_eq!(estimate(0.2, 1), estimate(0.2, 3));
     let stopped =
         fitted_q(&quick(), &data, &steer(1.0), &ThreadPool::new(1), 0, &mut |_| ControlFlow::Break(()));
     assert!(matches!(stopped, Err(Error::Stopped)));
@@ -120,16 +120,16 @@ impl DynamicsModel for Counting {
 fn a_model_return_adds_up_discounted_rewards_until_the_end() {
     let pool = ThreadPool::new(1);
     let rule = Pessimism::Ignore {}.calibrate(0.0, &ndarray::arr1(&[0.0, 1.0])).unwrap();
-    let mut dream = ModelRollout { model: &Counting, estimator: None, rule, pool: &pool };
+    let mut in_model = ModelRollout { model: &Counting, estimator: None, rule, pool: &pool };
     let cfg = ModelReturnConfig { length: 10, gamma: 0.5, ..Default::default() };
     let mut rng = Rng::stream(0, "t", 0);
     // From 0 four steps, from 2 two: (1 + ½ + ¼ + ⅛ + 1 + ½) / 2.
     let starts = Mat::from_shape_fn((2, 4), |(i, _)| 2.0 * i as f32);
-    let found = model_return(&cfg, &mut dream, &steer(1.0), starts, -7.0, &mut rng).unwrap();
+    let found = model_return(&cfg, &mut in_model, &steer(1.0), starts, -7.0, &mut rng).unwrap();
     assert_eq!((found.value, found.unpenalised, found.length, found.exploded), (1.6875, 1.6875, 3.0, 0.0));
     // The second explodes at once: ten steps of the worst, discounted.
     let starts = Mat::from_shape_fn((2, 4), |(i, _)| 2.0 - 3.0 * i as f32);
-    let found = model_return(&cfg, &mut dream, &steer(1.0), starts, -7.0, &mut rng).unwrap();
+    let found = model_return(&cfg, &mut in_model, &steer(1.0), starts, -7.0, &mut rng).unwrap();
     let rest: f64 = (0..10).map(|t| 0.5f64.powi(t)).sum();
     assert_eq!((found.value, found.exploded), ((1.5 - 7.0 * rest) / 2.0, 0.5));
     assert_eq!(found.unpenalised, 0.75);
@@ -142,25 +142,25 @@ fn in_the_true_world_the_penalised_order_is_the_true_one() {
     let world = Oracle::new(EnvPool::new(new)).unwrap();
     let sumo = UncertaintyConfig::from_id("sumo").unwrap().build(&BuildContext::of_data(&data.rows)).unwrap();
     let rule = |lambda| Pessimism::Penalize { lambda, normaliser: Normaliser::Dataset, reward_range: None };
-    let judge = |gain: f32, lambda: f32| {
+    let estimate = |gain: f32, lambda: f32| {
         let rule = rule(lambda).calibrate(sumo.max_loo_score(), &data.rows.rew).unwrap();
-        let mut dream = ModelRollout { model: &world, estimator: Some(&*sumo), rule, pool: &pool };
+        let mut in_model = ModelRollout { model: &world, estimator: Some(&*sumo), rule, pool: &pool };
         let cfg = ModelReturnConfig { length: 60, gamma: 1.0, lambda, ..Default::default() };
         let policy = without_noise(&steer(gain)).unwrap();
         let mut rng = Rng::stream(0, "judge", 0);
-        model_return(&cfg, &mut dream, &policy, first_states(&data), -10.0, &mut rng).unwrap()
+        model_return(&cfg, &mut in_model, &policy, first_states(&data), -10.0, &mut rng).unwrap()
     };
-    let (found, truth): (Vec<ModelReturn>, _) = (GAINS.iter().map(|&g| judge(g, 0.1)).collect(), truth());
+    let (found, truth): (Vec<ModelReturn>, _) = (GAINS.iter().map(|&g| estimate(g, 0.1)).collect(), truth());
     let values: Vec<f64> = found.iter().map(|f| f.value).collect();
     assert!(spearman(&values, &truth) > 0.999, "{values:?} against {truth:?}");
     for (found, truth) in found.iter().zip(&truth) {
         // Other starts, the same world.
         assert!((found.unpenalised - truth).abs() < 8.0, "{found:?} against {truth}");
     }
-    let (free, dear) = (judge(1.0, 0.0), judge(1.0, 1.0));
+    let (free, dear) = (estimate(1.0, 0.0), estimate(1.0, 1.0));
     assert_eq!(free.value, free.unpenalised);
     assert!(dear.value < free.value && dear.unpenalised == free.unpenalised, "{dear:?} {free:?}");
-    assert_eq!(judge(1.0, 1.0), dear, "the same again");
+    assert_eq!(estimate(1.0, 1.0), dear, "the same again");
 }
 
 #[test]

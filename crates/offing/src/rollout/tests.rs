@@ -54,20 +54,20 @@ fn penalised(normaliser: Normaliser, early: bool, order: &[usize]) -> (Vec<f32>,
     let rule = Pessimism::Penalize { lambda: 1.0, normaliser, reward_range: None };
     let rule = rule.calibrate(estimator.max_loo_score(), &data.rew).unwrap();
     let pool = ThreadPool::new(1);
-    let mut dream = ModelRollout { model: &Drift, estimator: Some(&*estimator), rule, pool: &pool };
+    let mut in_model = ModelRollout { model: &Drift, estimator: Some(&*estimator), rule, pool: &pool };
     let mut imagined = ModelBuffer::new(1000, 2, 2);
     let (mut rewards, mut scored) = (Vec::new(), 0);
     for turn in 0..3 {
         let start = data.obs.slice(s![..40, ..]).to_owned();
         let rng = &mut Rng::stream(turn, "rollout", 0);
-        let mut rollout = dream.run(&UniformActions { obs_dim: 2, act_dim: 2 }, start, 5, rng).unwrap();
+        let mut rollout = in_model.run(&UniformActions { obs_dim: 2, act_dim: 2 }, start, 5, rng).unwrap();
         imagined.push(&rollout);
         let slots = || order.iter().map(|slot| slot + 200 * turn as usize);
-        imagined.score(slots(), &*estimator, &mut dream.rule, &mut rollout.stats).unwrap();
+        imagined.score(slots(), &*estimator, &mut in_model.rule, &mut rollout.stats).unwrap();
         scored += rollout.stats.scored;
         let mut drawn: Vec<f32> = slots().map(|i| imagined.ring.columns().rew[i]).collect();
         let u: Vec<f32> = slots().map(|i| imagined.score_at(i)).collect();
-        dream.rule.penalise(&mut drawn, &u);
+        in_model.rule.penalise(&mut drawn, &u);
         rewards.extend(drawn);
     }
     (rewards, scored)
