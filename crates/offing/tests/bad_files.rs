@@ -168,7 +168,7 @@ fn a_generated_file_with_the_columns_of_another_task_is_refused() {
             "`metadata/set`",
             "11 observations and 3 actions, as hopper has",
             "with 4 and 2",
-            "generate it again",
+            "make it again",
         ],
     );
 }
