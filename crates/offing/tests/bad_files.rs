@@ -164,12 +164,7 @@ fn a_generated_file_with_the_columns_of_another_task_is_refused() {
     write(&data, &path, Format::D4RL).unwrap();
     check(
         &path,
-        &[
-            "`metadata/set`",
-            "11 observations and 3 actions, as hopper has",
-            "with 4 and 2",
-            "make it again",
-        ],
+        &["`metadata/set`", "11 observations and 3 actions, as hopper has", "with 4 and 2", "make it again"],
     );
 }
 
