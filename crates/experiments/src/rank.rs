@@ -248,7 +248,13 @@ fn model_returns(
     let picks: Vec<usize> = (0..cfg.starts).map(|_| rng.below(first.nrows())).collect();
     let starts = first.select(Axis(0), &picks);
     for ranked in policies {
-        let mut rollout = ModelRollout { model: &model, estimator: Some(&*sumo), rule: rule.clone(), pool };
+        let mut rollout = ModelRollout {
+            model: &model,
+            estimator: Some(&*sumo),
+            rule: rule.clone(),
+            pool,
+            one_member: false,
+        };
         let policy = without_noise(&ranked.policy)?;
         // The same draws for all: what differs is the policy.
         let rng = &mut Rng::stream(config.seed, "rank/model", 0);

@@ -106,6 +106,9 @@ pub struct ModelRollout<'a> {
     pub rule: CalibratedRule,
     /// The threads to work with.
     pub pool: &'a ThreadPool,
+    /// One member makes all steps of a trajectory, instead of one drawn for each step: its errors do not average out, so a
+    /// trajectory is one possible world.
+    pub one_member: bool,
 }
 
 /// What one call of [`ModelRollout::run`] brought.
@@ -197,7 +200,7 @@ impl RolloutStats {
 impl<'a> ModelRollout<'a> {
     /// Rollouts that trust every step: for algorithms that meet uncertainty elsewhere.
     pub fn without_rule(model: &'a dyn DynamicsModel, pool: &'a ThreadPool) -> Self {
-        Self { model, estimator: None, rule: CalibratedRule::none(), pool }
+        Self { model, estimator: None, rule: CalibratedRule::none(), pool, one_member: false }
     }
 }
 
@@ -217,6 +220,7 @@ impl ModelRollout<'_> {
         let (mut u, mut origin, mut stats) = (Vec::new(), Vec::new(), RolloutStats::default());
         let (mut kept, mut depth) = (Vec::new(), Vec::new());
         let mut who: Vec<u32> = (0..start.nrows() as u32).collect();
+        let chosen = self.one_member.then(|| self.model.draw_members(start.nrows(), rng));
         let mut obs = start;
         for t in 0..length {
             if obs.nrows() == 0 {
@@ -224,7 +228,12 @@ impl ModelRollout<'_> {
             }
             let choices = policy.sample_actions(self.pool, &obs, rng);
             let clipped = policy.clipped(&choices);
-            let step = self.model.step(&obs, clipped.as_ref().unwrap_or(&choices), members, rng);
+            let member = match &chosen {
+                Some(chosen) => who.iter().map(|&i| chosen[i as usize]).collect(),
+                None => self.model.draw_members(obs.nrows(), rng),
+            };
+            let act = clipped.as_ref().unwrap_or(&choices);
+            let step = self.model.step_by(member, &obs, act, members, rng);
             stats.imagined += obs.nrows() as u64;
             let (step, sound) = finite_rows(step, &mut stats);
             let sample_scores = t.is_multiple_of(length.div_ceil(SCORE_SAMPLES));

@@ -135,8 +135,22 @@ pub struct RolloutConfig {
     pub real_ratio: f64,
     /// Who acts.
     // Not written down while it is the policy: runs keep the names they had before there was a choice.
-    #[serde(skip_serializing_if = "RolloutActions::is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     pub actions: RolloutActions,
+    // The same holds for the settings below.
+    /// Share of the starts that are first states of episodes; the rest are drawn from all rows.
+    #[serde(skip_serializing_if = "is_default")]
+    pub first_states: f64,
+    /// One member of the ensemble makes all steps of a trajectory, instead of one drawn for each step.
+    #[serde(skip_serializing_if = "is_default")]
+    pub one_member: bool,
+    /// Rows that the buffer has room for. Without it, `starts` · `length` · `retain`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<usize>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Default for RolloutConfig {
@@ -148,6 +162,9 @@ impl Default for RolloutConfig {
             retain: 5,
             real_ratio: 0.9,
             actions: RolloutActions::default(),
+            first_states: 0.0,
+            one_member: false,
+            buffer: None,
         }
     }
 }
@@ -163,16 +180,10 @@ pub enum RolloutActions {
     Uniform,
 }
 
-impl RolloutActions {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 impl RolloutConfig {
     /// Most rows that are kept.
     pub fn capacity(&self) -> usize {
-        self.starts * self.length * self.retain
+        self.buffer.unwrap_or(self.starts * self.length * self.retain)
     }
 
     /// Rows of a batch of `batch` that come from the dataset.
@@ -187,10 +198,17 @@ impl RolloutConfig {
             ("starts", self.starts),
             ("length", self.length),
             ("retain", self.retain),
+            ("buffer", self.buffer.unwrap_or(1)),
         ] {
             if value == 0 {
                 return Err(invalid!("rollout.{name}: wanted at least 1, found 0"));
             }
+        }
+        if !(0.0..=1.0).contains(&self.first_states) {
+            return Err(invalid!(
+                "rollout.first_states: wanted a number from 0 to 1, found {}",
+                self.first_states
+            ));
         }
         if !(0.0..=1.0).contains(&self.real_ratio) {
             return Err(invalid!(

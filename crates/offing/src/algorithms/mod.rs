@@ -23,6 +23,7 @@ pub mod combo;
 pub mod rambo;
 pub mod morel;
 pub mod bc;
+pub mod landfall;
 pub mod registry;
 #[cfg(test)]
 mod morel_tests;

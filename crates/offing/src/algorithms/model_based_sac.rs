@@ -78,8 +78,13 @@ impl ModelBasedSacConfig {
         let model = session.fit_model(&self.model)?; // Alg. 1 line 3
         let estimator = session.build_estimator(&self.uncertainty, &self.pessimism, &model)?;
         let rule = session.calibrate(self.pessimism, estimator.as_deref())?; // Alg. 2 line 4: ε
-        let rollout =
-            ModelRollout { model: &model, estimator: estimator.as_deref(), rule, pool: session.pool };
+        let rollout = ModelRollout {
+            model: &model,
+            estimator: estimator.as_deref(),
+            rule,
+            pool: session.pool,
+            one_member: self.rollout.one_member,
+        };
         let learner =
             SacLearner::new(session, &self.sac, &self.rollout, (self.train.steps, self.train.batch))?; // lines 1, 2
         let mut state = State { learner, rollout };

@@ -197,7 +197,7 @@ fn imagine(
     let (mut rows, mut stats) = (0u32, RolloutStats::default());
     for (i, model) in world.models.iter().enumerate() {
         let (pool, rule) = (session.pool, world.rule.clone());
-        let mut in_model = ModelRollout { model, estimator: world.estimator, rule, pool };
+        let mut in_model = ModelRollout { model, estimator: world.estimator, rule, pool, one_member: false };
         let mut rng = session.rng("plan", step * world.models.len() as u64 + i as u64);
         let horizon = cfg.plan.horizon;
         let rollout =

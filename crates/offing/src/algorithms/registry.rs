@@ -6,6 +6,7 @@ use toml::Table;
 
 use super::bc::BcConfig;
 use super::combo::ComboConfig;
+use super::landfall::LandfallConfig;
 use super::mobile::MobileConfig;
 use super::model_based_sac::ModelBasedSacConfig;
 use super::morel::MorelConfig;
@@ -26,6 +27,12 @@ macro_rules! presets {
 
 /// The algorithms of this crate. A new one is its page, its preset and its line here.
 const ALGORITHMS: &[AlgorithmSpec] = &[
+    AlgorithmSpec::new::<LandfallConfig>(
+        "landfall",
+        "stays near logged rows, found by search, and learns in rollouts cut where the data end",
+        EstimatorUse::Any,
+        presets!("": "landfall"),
+    ),
     AlgorithmSpec::new::<ModelBasedSacConfig>(
         "mopo",
         "penalises rewards by the estimator's score",

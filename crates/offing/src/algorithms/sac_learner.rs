@@ -11,7 +11,7 @@ use crate::nn::Tensors;
 use crate::pessimism::Pessimism;
 use crate::replay::gather_at;
 use crate::rollout::{ModelBuffer, ModelRollout, Rollout, RolloutStats, UniformActions};
-use crate::sac::{Losses, Sac, SacConfig};
+use crate::sac::{Actor, Losses, Sac, SacConfig, Standardiser};
 
 /// An agent, the buffer of imagined rows, and the batches it draws from both.
 pub struct SacLearner {
@@ -27,6 +27,8 @@ pub struct SacLearner {
     draws: Vec<Draw>,
     /// The batch that [`sample`](Self::sample) drew last.
     pub batch: MixedBatch,
+    /// What the agent sees of observations, where it does not see them as logged.
+    standardiser: Option<Standardiser>,
 }
 
 /// A batch: rows of the dataset first, imagined ones after them.
@@ -35,6 +37,8 @@ pub struct MixedBatch {
     pub rows: Batch,
     /// How many rows come from the dataset.
     pub real: usize,
+    /// Which rows of the dataset they are.
+    pub data_rows: Vec<usize>,
     /// Scores of the imagined rows; NaN where the rule needs none.
     pub u: Vec<f32>,
 }
@@ -65,8 +69,25 @@ impl SacLearner {
             cfg: rollout.clone(),
             batch_size,
             draws: Vec::new(),
-            batch: MixedBatch { rows: Batch::empty(obs_dim, act_dim), real: 0, u: Vec::new() },
+            batch: MixedBatch::empty(obs_dim, act_dim),
+            standardiser: None,
         })
+    }
+
+    /// The agent sees standardised observations: [`MixedBatch::rows`] has them, and rollouts and [`policy`](Self::policy)
+    /// act on raw ones by a folded actor.
+    #[must_use]
+    pub fn standardised(mut self, standardiser: Standardiser) -> Self {
+        self.standardiser = Some(standardiser);
+        self
+    }
+
+    /// The policy for observations as they are logged.
+    pub fn policy(&self) -> Actor {
+        match &self.standardiser {
+            Some(standardiser) => standardiser.fold(&self.agent.actor),
+            None => self.agent.actor.clone(),
+        }
     }
 
     /// Rolls the policy out from states of the dataset into the buffer (Alg. 1 lines 6–11). Where the rule is a penalty,
@@ -94,12 +115,12 @@ impl SacLearner {
         rollout: &mut ModelRollout<'_>,
         step: Step,
     ) -> Result<Rollout> {
-        let start = session.sample_starts(self.cfg.starts, &mut session.rng("start", step.index));
-        let (actor, length, mut rng) =
-            (&self.agent.actor, self.cfg.length, session.rng("rollout", step.index));
+        let (starts, first) = (self.cfg.starts, self.cfg.first_states);
+        let start = session.sample_starts_with_first(starts, first, &mut session.rng("start", step.index));
+        let (actor, length, mut rng) = (self.policy(), self.cfg.length, session.rng("rollout", step.index));
         let uniform = UniformActions { obs_dim: actor.obs_dim(), act_dim: actor.act_dim() };
         session.timer.time("rollout", || match self.cfg.actions {
-            RolloutActions::Policy => rollout.run(actor, start, length, &mut rng),
+            RolloutActions::Policy => rollout.run(&actor, start, length, &mut rng),
             RolloutActions::Uniform => rollout.run(&uniform, start, length, &mut rng),
         })
     }
@@ -136,7 +157,11 @@ impl SacLearner {
         let planned = self.draws.pop_if(|draw| draw.step == step.index);
         // Nothing is planned in the block that a resumed run goes on with.
         let draw = planned.unwrap_or_else(|| self.draw(session, step.index));
-        self.batch.fill(&session.data.rows, &self.buffer, &draw);
+        self.batch.fill(&session.data.rows, &self.buffer, draw);
+        if let Some(standardiser) = &self.standardiser {
+            standardiser.apply(&mut self.batch.rows.obs);
+            standardiser.apply(&mut self.batch.rows.next_obs);
+        }
         &mut self.batch
     }
 
@@ -192,7 +217,11 @@ impl Checkpoint for SacLearner {
 }
 
 impl MixedBatch {
-    fn fill(&mut self, data: &Batch, buffer: &ModelBuffer, draw: &Draw) {
+    fn empty(obs_dim: usize, act_dim: usize) -> Self {
+        Self { rows: Batch::empty(obs_dim, act_dim), real: 0, data_rows: Vec::new(), u: Vec::new() }
+    }
+
+    fn fill(&mut self, data: &Batch, buffer: &ModelBuffer, draw: Draw) {
         let (real, rows) = (draw.real.len(), draw.real.len() + draw.imagined.len());
         if self.rows.len() != rows {
             self.rows = data.select(&vec![0; rows]);
@@ -202,6 +231,7 @@ impl MixedBatch {
         self.real = real;
         self.u.clear();
         self.u.extend(draw.imagined.iter().map(|&slot| buffer.score_at(slot)));
+        self.data_rows = draw.real;
     }
 
     /// Rewards of the imagined rows, with their scores.

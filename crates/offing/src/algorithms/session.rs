@@ -216,6 +216,19 @@ impl<'a> Session<'a> {
         self.data.rows.obs.select(ndarray::Axis(0), &rows)
     }
 
+    /// The same, `share` of them first states of episodes.
+    pub fn sample_starts_with_first(&self, count: usize, share: f64, rng: &mut Rng) -> Mat {
+        let episodes = &self.data.episodes;
+        let first = if episodes.is_empty() { 0 } else { (count as f64 * share).round() as usize };
+        let rows: Vec<usize> = (0..count)
+            .map(|i| match i < first {
+                true => episodes[rng.below(episodes.len())].start,
+                false => rng.below(self.data.rows.len()),
+            })
+            .collect();
+        self.data.rows.obs.select(ndarray::Axis(0), &rows)
+    }
+
     /// A batch of the dataset's rows, drawn with replacement.
     pub fn sample_batch(&self, count: usize, rng: &mut Rng) -> Batch {
         let rows: Vec<usize> = (0..count).map(|_| rng.below(self.data.rows.len())).collect();

@@ -18,6 +18,10 @@ pub struct EnsembleConfig {
     pub hidden: Vec<usize>,
     /// Activation of the hidden layers.
     pub activation: Activation,
+    /// Normalise the hidden layers (linear, layer normalisation, activation): long rollouts stay bounded.
+    // Not written down while it is off: models keep the names they had before there was a choice.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub layer_norm: bool,
     /// Learning rate.
     pub lr: f64,
     /// Rows of one gradient step, per member.
@@ -54,6 +58,7 @@ impl Default for EnsembleConfig {
             elites: 5,
             hidden: vec![400; 4],
             activation: Activation::Silu,
+            layer_norm: false,
             lr: 1e-3,
             batch_size: 256,
             decay: vec![2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4],

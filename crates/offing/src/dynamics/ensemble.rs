@@ -155,6 +155,9 @@ impl Ensemble {
         out.put_u64("elites", &wide);
         out.put_f64("holdout", &self.holdout);
         out.put_u64("silu", &[u64::from(self.stack.shape().activation() == Activation::Silu)]);
+        if self.stack.shape().layer_norm() {
+            out.put_u64("layer_norm", &[1]);
+        }
         out
     }
 
@@ -190,8 +193,9 @@ impl Ensemble {
             ));
         }
         let activation = if from.u64("silu", 1)?[0] != 0 { Activation::Silu } else { Activation::Relu };
-        let mut stack =
-            MlpEnsemble::zeros(Shape::new(inputs, hidden, outputs, activation), members, Keep::Weights);
+        let shape = Shape::new(inputs, hidden, outputs, activation);
+        let shape = shape.with_layer_norm(from.shape("layer_norm").is_some());
+        let mut stack = MlpEnsemble::zeros(shape, members, Keep::Weights);
         stack.load("model", from)?;
         if let Some((member, l)) = stack.not_finite() {
             return Err(invalid!(
@@ -288,6 +292,10 @@ impl Ensemble {
 }
 
 impl DynamicsModel for Ensemble {
+    fn members(&self) -> usize {
+        Ensemble::members(self)
+    }
+
     fn predict(&self, obs: &Mat, act: &Mat) -> Prediction {
         self.check(obs, act);
         let (rows, width, members) = (obs.nrows(), self.obs_dim() + 1, self.members());
@@ -310,11 +318,20 @@ impl DynamicsModel for Ensemble {
         self.termination.done(obs, act, next_obs)
     }
 
-    fn step(&self, obs: &Mat, act: &Mat, members: Members, rng: &mut Rng) -> ModelStep {
+    fn draw_members(&self, rows: usize, rng: &mut Rng) -> Array1<u32> {
+        (0..rows).map(|_| self.elites[rng.below(self.elites.len())] as u32).collect()
+    }
+
+    fn step_by(
+        &self,
+        member: Array1<u32>,
+        obs: &Mat,
+        act: &Mat,
+        members: Members,
+        rng: &mut Rng,
+    ) -> ModelStep {
         self.check(obs, act);
-        let (rows, width) = (obs.nrows(), self.obs_dim() + 1);
-        let member: Array1<u32> =
-            (0..rows).map(|_| self.elites[rng.below(self.elites.len())] as u32).collect();
+        let width = self.obs_dim() + 1;
         let noise = if self.deterministic { Noise::Zero } else { Noise::draw(rng) };
         let (prediction, (mean, std)) = match members {
             Members::One => (None, self.run_chosen(obs, act, &member)),

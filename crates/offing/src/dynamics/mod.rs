@@ -120,6 +120,9 @@ pub enum Members {
 /// struct Drift;
 ///
 /// impl DynamicsModel for Drift {
+///     fn members(&self) -> usize {
+///         2
+///     }
 ///     fn predict(&self, obs: &Mat, act: &Mat) -> Prediction {
 ///         let (rows, width) = (obs.nrows(), obs.ncols() + 1);
 ///         let mean = Array3::from_shape_fn((2, rows, width), |(member, i, j)| match j < width - 1 {
@@ -137,23 +140,41 @@ pub enum Members {
 /// assert!(step.batch.next_obs.iter().all(|x| (0.0..3.0).contains(x)));
 /// ```
 pub trait DynamicsModel: Send + Sync {
+    /// Number of members.
+    fn members(&self) -> usize;
+
     /// What every member predicts.
     fn predict(&self, obs: &Mat, act: &Mat) -> Prediction;
 
     /// Whether the episode ends with the step from `obs` to `next_obs`.
     fn done(&self, obs: &Mat, act: &Mat, next_obs: &Mat) -> Array1<bool>;
 
-    /// Draws a member for each row and samples from its Gaussian.
+    /// Draws the member that makes the step of each row. The default draws from all.
+    fn draw_members(&self, rows: usize, rng: &mut Rng) -> Array1<u32> {
+        (0..rows).map(|_| rng.below(self.members()) as u32).collect()
+    }
+
+    /// Samples from the Gaussian of the member chosen for each row.
     ///
-    /// The default computes every member; a model that can compute one alone, or draws from some members only, has its own.
-    fn step(&self, obs: &Mat, act: &Mat, members: Members, rng: &mut Rng) -> ModelStep {
+    /// The default computes every member; a model that can compute one alone has its own.
+    fn step_by(
+        &self,
+        member: Array1<u32>,
+        obs: &Mat,
+        act: &Mat,
+        members: Members,
+        rng: &mut Rng,
+    ) -> ModelStep {
         let prediction = self.predict(obs, act);
-        let (count, rows, width) = prediction.mean.dim();
-        let member: Array1<u32> = (0..rows).map(|_| rng.below(count) as u32).collect();
         let (mean, std) = prediction.by(&member);
-        let sampled = Mat::from_shape_fn((rows, width), |at| mean[at] + std[at] * rng.normal() as f32);
+        let sampled = Mat::from_shape_fn(mean.dim(), |at| mean[at] + std[at] * rng.normal() as f32);
         let batch = sampled_batch(self, obs, act, &sampled);
         ModelStep { batch, member, mean, std, prediction: (members == Members::All).then_some(prediction) }
+    }
+
+    /// Draws a member for each row and samples from its Gaussian.
+    fn step(&self, obs: &Mat, act: &Mat, members: Members, rng: &mut Rng) -> ModelStep {
+        self.step_by(self.draw_members(obs.nrows(), rng), obs, act, members, rng)
     }
 }
 

@@ -247,6 +247,10 @@ fn follow_one(
 }
 
 impl DynamicsModel for Oracle<'_> {
+    fn members(&self) -> usize {
+        1
+    }
+
     fn predict(&self, obs: &Mat, act: &Mat) -> Prediction {
         sure(&ModelStep::of_rows(self.replay_or_nan(obs, act).batch))
     }
@@ -256,7 +260,14 @@ impl DynamicsModel for Oracle<'_> {
         self.replay_or_nan(obs, act).batch.done
     }
 
-    fn step(&self, obs: &Mat, act: &Mat, members: Members, _rng: &mut Rng) -> ModelStep {
+    fn step_by(
+        &self,
+        _member: Array1<u32>,
+        obs: &Mat,
+        act: &Mat,
+        members: Members,
+        _rng: &mut Rng,
+    ) -> ModelStep {
         let step = ModelStep::of_rows(self.replay_or_nan(obs, act).batch);
         ModelStep { prediction: (members == Members::All).then(|| sure(&step)), ..step }
     }

@@ -93,6 +93,7 @@ impl<'a> Trainer<'a> {
         let report = FitReport { train_rows: train.len(), holdout_rows: held.len(), constant_inputs };
         let (obs, act) = (rows.obs_dim(), rows.act_dim());
         let shape = Shape::new(obs + act, &cfg.hidden, 2 * (obs + 1), cfg.activation);
+        let shape = shape.with_layer_norm(cfg.layer_norm);
         let mut rng = Rng::stream(seed, "model-init", 0);
         let stack =
             MlpEnsemble::new(shape.clone(), cfg.members, Init::TruncatedNormal, Keep::Moments, &mut rng);

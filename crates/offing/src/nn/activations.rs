@@ -3,6 +3,7 @@
 use super::backward::{Backward, Slope, backward};
 use super::buffer::{Buf, LANES};
 use super::layer::{Activation, Forward, Weights, forward};
+use super::layer_norm::{Denormalise, Normalise, Normalised, denormalise, normalise};
 use super::mlp_ensemble::Net;
 use super::packed_matrix::PackedMatrix;
 use super::shape::Shape;
@@ -14,6 +15,8 @@ pub struct Activations {
     /// Which of `hidden` a layer writes. Without a backward pass, two buffers take turns and stay in the cache.
     slot: Vec<usize>,
     slope: Vec<PackedMatrix>,
+    /// Of layers with normalisation.
+    normalised: Vec<Normalised>,
     delta: Vec<PackedMatrix>,
     pack: Buf,
     /// The network's output.
@@ -32,6 +35,10 @@ impl Activations {
             hidden: hidden().collect(),
             slot: (0..shape.layers() - 1).collect(),
             slope: if shape.activation == Activation::Silu { hidden().collect() } else { Vec::new() },
+            normalised: match shape.layer_norm {
+                true => (0..shape.layers() - 1).map(|l| Normalised::new(rows, shape.outputs(l))).collect(),
+                false => Vec::new(),
+            },
             delta: hidden().collect(),
             pack: Buf::zeros(widest.div_ceil(LANES) * LANES * LANES),
             out: PackedMatrix::new(rows, outputs),
@@ -52,7 +59,8 @@ impl Activations {
         }
         let outputs = shape.outputs(shape.layers() - 1);
         let (out, dout) = (PackedMatrix::new(rows, outputs), PackedMatrix::new(0, outputs));
-        Self { hidden, slot, slope: Vec::new(), delta: Vec::new(), pack: Buf::default(), out, dout }
+        let (slope, normalised, delta) = (Vec::new(), Vec::new(), Vec::new());
+        Self { hidden, slot, slope, normalised, delta, pack: Buf::default(), out, dout }
     }
 
     /// Runs the first `rows` rows of `x` through the network into `out`.
@@ -62,8 +70,9 @@ impl Activations {
             let layer = net.layer(l);
             let to = self.slot.get(l).copied();
             let from = l.checked_sub(1).map(|l| self.slot[l]);
-            let activation = to.map(|_| net.shape.activation);
-            let slope = self.slope.get_mut(l);
+            let normalised = net.shape.layer_norm && to.is_some();
+            let activation = to.map(|_| net.shape.activation).filter(|_| !normalised);
+            let mut slope = self.slope.get_mut(l);
             let (x, y) = match (from, to) {
                 (None, None) => (x, &mut self.out),
                 (None, Some(to)) => (x, &mut self.hidden[to]),
@@ -74,7 +83,12 @@ impl Activations {
                     (&*x, y)
                 }
             };
-            forward(net.simd(), Forward { x, rows, layer, which, y, activation, slope });
+            let early = if normalised { None } else { slope.take() };
+            forward(net.simd(), Forward { x, rows, layer, which, y, activation, slope: early });
+            if normalised {
+                let (activation, keep) = (net.shape.activation, self.normalised.get_mut(l));
+                normalise(net.simd(), Normalise { y, rows, activation, keep, slope });
+            }
         }
     }
 
@@ -97,6 +111,9 @@ impl Activations {
             let (dy, dx) = (above.first().unwrap_or(&self.dout), &mut below[l - 1]);
             let (layer, panels) = (net.layer(l), 0..net.shape.inputs(l).div_ceil(LANES));
             backward(net.simd(), Backward { dy, rows, layer, panels, slope, dx, pack: &mut self.pack });
+            if let Some(kept) = self.normalised.get(l - 1) {
+                denormalise(net.simd(), Denormalise { kept, rows, map, dx });
+            }
         }
     }
 

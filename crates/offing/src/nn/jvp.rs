@@ -42,6 +42,7 @@ impl Jvp {
         rows: usize,
     ) {
         assert!(net.shape.activation == Activation::Tanh, "the slope of other activations is not at hand");
+        assert!(!net.shape.layer_norm, "networks without layer normalisation only");
         assert!(net.shape == direction.shape, "a direction has the network's shape");
         for l in 0..net.shape.layers() {
             let h = if l == 0 { x } else { &trace.hidden[l - 1] };

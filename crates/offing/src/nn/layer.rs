@@ -174,7 +174,7 @@ fn forward_one<K: Kernel>(
 
 /// The activation. SiLU's slope, which the backward pass cannot tell from the output, goes to the given place.
 #[inline(always)]
-fn activate<A: Arithmetic>(
+pub(super) fn activate<A: Arithmetic>(
     mut z: Line,
     activation: Option<Activation>,
     slope: Option<(&mut [f32], usize)>,
@@ -226,7 +226,7 @@ fn forward_column(x: &PackedMatrix, rows: usize, w: &[f32], y: &mut PackedMatrix
 
 /// Halves until one is left: a fixed order that vectorises.
 #[inline(always)]
-fn sum_lanes(mut s: Line) -> f32 {
+pub(super) fn sum_lanes(mut s: Line) -> f32 {
     for j in 0..8 {
         s[j] += s[j + 8];
     }

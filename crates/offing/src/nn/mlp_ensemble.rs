@@ -141,6 +141,26 @@ impl MlpEnsemble {
         }
     }
 
+    /// Multiplies the weights and biases of every network's last layer; targets follow.
+    pub fn scale_outputs(&mut self, factor: f32) {
+        let last = self.shape.layers() - 1;
+        for net in 0..self.nets {
+            let (mut weight, mut bias) = self.get(net, last, Field::Weight);
+            weight.iter_mut().chain(&mut bias).for_each(|w| *w *= factor);
+            self.set(net, last, Field::Weight, &weight, &bias);
+        }
+        self.copy_targets();
+    }
+
+    /// Takes the weights of an ensemble of the same shape, and starts with fresh moments and targets.
+    pub fn restart_from(&mut self, other: &MlpEnsemble) {
+        for net in 0..self.nets {
+            self.copy_weights(net, other, net);
+        }
+        self.panels.iter_mut().flat_map(|panel| [&mut panel.m, &mut panel.v]).for_each(|buf| buf.fill(0.0));
+        self.copy_targets();
+    }
+
     /// Exchanges the weights, and nothing else, with an ensemble of the same shape.
     pub(crate) fn swap_weights(&mut self, other: &mut MlpEnsemble) {
         assert!(self.shape == other.shape && self.nets == other.nets, "ensembles of one shape");

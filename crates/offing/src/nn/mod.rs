@@ -13,6 +13,7 @@ mod backward;
 mod buffer;
 mod jvp;
 mod layer;
+pub(crate) mod layer_norm;
 pub mod math;
 mod matmul;
 mod mlp_ensemble;

@@ -8,6 +8,7 @@ use super::layer::Activation;
 pub struct Shape {
     pub(super) sizes: Vec<usize>,
     pub(super) activation: Activation,
+    pub(super) layer_norm: bool,
     /// Layer and index in it of every panel of a network, in storage order.
     pub(super) units: Vec<(usize, usize)>,
     /// Where each layer's panels start.
@@ -28,7 +29,18 @@ impl Shape {
             first[l] = units.len();
             units.extend((0..sizes[l + 1].div_ceil(LANES)).map(|p| (l, p)));
         }
-        Self { sizes, activation, units, first }
+        Self { sizes, activation, layer_norm: false, units, first }
+    }
+
+    /// The same with or without layer normalisation: every hidden layer is linear, then normalised, then activated.
+    #[must_use]
+    pub fn with_layer_norm(self, layer_norm: bool) -> Self {
+        Self { layer_norm, ..self }
+    }
+
+    /// Whether hidden layers are normalised.
+    pub fn layer_norm(&self) -> bool {
+        self.layer_norm
     }
 
     /// Number of weight layers.

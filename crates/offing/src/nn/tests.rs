@@ -7,10 +7,11 @@ use crate::rng::Rng;
 struct Plain {
     layers: Vec<(Vec<f64>, Vec<f64>)>,
     activation: Activation,
+    layer_norm: bool,
 }
 
 impl Plain {
-    fn of(stack: &MlpEnsemble, net: usize, field: Field, activation: Activation) -> Self {
+    fn of(stack: &MlpEnsemble, net: usize, field: Field) -> Self {
         let wide = |v: Vec<f32>| v.into_iter().map(f64::from).collect();
         let layers = (0..stack.shape().layers())
             .map(|l| {
@@ -18,7 +19,8 @@ impl Plain {
                 (wide(w), wide(b))
             })
             .collect();
-        Self { layers, activation }
+        let (activation, layer_norm) = (stack.shape().activation(), stack.shape().layer_norm());
+        Self { layers, activation, layer_norm }
     }
 
     fn forward(&self, x: &[f64]) -> Vec<f64> {
@@ -27,8 +29,16 @@ impl Plain {
             let z = b.iter().enumerate().map(|(j, b)| {
                 b + w[j * x.len()..][..x.len()].iter().zip(&x).map(|(w, x)| w * x).sum::<f64>()
             });
-            let last = l + 1 == self.layers.len();
+            let (mut z, last): (Vec<f64>, _) = (z.collect(), l + 1 == self.layers.len());
+            if self.layer_norm && !last {
+                let mean = |z: &[f64]| z.iter().sum::<f64>() / z.len() as f64;
+                let centre = mean(&z);
+                z.iter_mut().for_each(|z| *z -= centre);
+                let var = mean(&z.iter().map(|z| z * z).collect::<Vec<_>>());
+                z.iter_mut().for_each(|z| *z /= (var + f64::from(layer_norm::EPSILON)).sqrt());
+            }
             x = z
+                .into_iter()
                 .map(|z| match self.activation {
                     _ if last => z,
                     Activation::Relu => z.max(0.0),
@@ -55,16 +65,38 @@ struct Case {
     shards: Vec<Shard>,
 }
 
+/// Activation of the hidden layers, and whether they are normalised.
+#[derive(Clone, Copy)]
+struct Hidden(Activation, bool);
+
+impl From<Activation> for Hidden {
+    fn from(activation: Activation) -> Self {
+        Self(activation, false)
+    }
+}
+
+/// Every kind of hidden layer.
+const HIDDEN: [Hidden; 6] = [
+    Hidden(Activation::Relu, false),
+    Hidden(Activation::Silu, false),
+    Hidden(Activation::Tanh, false),
+    Hidden(Activation::Relu, true),
+    Hidden(Activation::Silu, true),
+    Hidden(Activation::Tanh, true),
+];
+
 /// The second of two networks, with rows in shards of the given sizes, run forward and backward.
-fn case(sizes: &[usize], activation: Activation, split: &[usize], simd_off: bool) -> Case {
+fn case(sizes: &[usize], hidden: impl Into<Hidden>, split: &[usize], simd_off: bool) -> Case {
+    let Hidden(activation, layer_norm) = hidden.into();
     let mut rng = Rng::stream(3, "case", sizes.iter().sum::<usize>() as u64);
     let (inputs, outputs) = (sizes[0], sizes[sizes.len() - 1]);
     let shape = Shape::new(inputs, &sizes[1..sizes.len() - 1], outputs, activation);
+    let shape = shape.with_layer_norm(layer_norm);
     let mut stack = MlpEnsemble::new(shape, 2, Init::Uniform, Keep::Moments, &mut rng);
     if simd_off {
         stack = stack.portable();
     }
-    let plain = Plain::of(&stack, 1, Field::Weight, activation);
+    let plain = Plain::of(&stack, 1, Field::Weight);
     let total: usize = split.iter().sum();
     let rows: Vec<Vec<f64>> =
         (0..total).map(|_| (0..inputs).map(|_| f64::from(rng.normal() as f32)).collect()).collect();
@@ -103,16 +135,9 @@ fn close(got: f64, want: f64, tolerance: f64, what: &str) {
 
 #[test]
 fn outputs_equal_the_textbook_network() {
-    for (activation, simd_off) in [
-        (Activation::Relu, false),
-        (Activation::Silu, false),
-        (Activation::Tanh, false),
-        (Activation::Relu, true),
-        (Activation::Silu, true),
-        (Activation::Tanh, true),
-    ] {
+    for (hidden, simd_off) in HIDDEN.map(|h| [(h, false), (h, true)]).concat() {
         for sizes in SHAPES {
-            let case = case(sizes, activation, &[13, 1, 7], simd_off);
+            let case = case(sizes, hidden, &[13, 1, 7], simd_off);
             let (outputs, mut row) = (sizes[sizes.len() - 1], 0);
             for shard in &case.shards {
                 let n = shard.rows.len();
@@ -136,11 +161,9 @@ fn outputs_equal_the_textbook_network() {
 
 #[test]
 fn weight_gradients_equal_finite_differences() {
-    for (activation, simd_off) in
-        [Activation::Relu, Activation::Silu, Activation::Tanh].map(|a| [(a, false), (a, true)]).concat()
-    {
+    for (hidden, simd_off) in HIDDEN.map(|h| [(h, false), (h, true)]).concat() {
         for sizes in SHAPES {
-            let mut case = case(sizes, activation, &[6, 9], simd_off);
+            let mut case = case(sizes, hidden, &[6, 9], simd_off);
             let gradient = gradient(&case, simd_off);
             for l in 0..sizes.len() - 1 {
                 let (dw, db) = gradient.get(0, l, Field::Weight);
@@ -167,9 +190,9 @@ fn weight_gradients_equal_finite_differences() {
 
 #[test]
 fn input_gradients_equal_finite_differences() {
-    for activation in [Activation::Relu, Activation::Silu, Activation::Tanh] {
+    for hidden in HIDDEN {
         for sizes in SHAPES {
-            let mut case = case(sizes, activation, &[11], false);
+            let mut case = case(sizes, hidden, &[11], false);
             let inputs = sizes[0];
             let n = case.shards[0].rows.len();
             let mut dx = PackedMatrix::new(n, inputs);
@@ -193,21 +216,23 @@ fn input_gradients_equal_finite_differences() {
 
 #[test]
 fn a_mapped_backward_pass_gives_the_rows_it_names() {
-    let mut case = case(&[5, 18, 20, 1], Activation::Relu, &[14], false);
-    let (n, net) = (case.shards[0].rows.len(), case.stack.net(1));
-    let trace = &mut case.shards[0].nets[0];
-    let mut all = PackedMatrix::new(n, 5);
-    trace.input_gradient(net, n, 0..5, &mut all);
-    let map: Vec<u32> = vec![13, 2, 7];
-    for (i, &row) in map.iter().enumerate() {
-        trace.dout.set(i, 0, case.coefficients[row as usize] as f32);
-    }
-    trace.backward(net, map.len(), Some(&map));
-    let mut some = PackedMatrix::new(n, 5);
-    trace.input_gradient(net, map.len(), 0..5, &mut some);
-    for (i, &row) in map.iter().enumerate() {
-        for col in 0..5 {
-            assert_eq!(some.get(i, col), all.get(row as usize, col));
+    for layer_norm in [false, true] {
+        let mut case = case(&[5, 18, 20, 1], Hidden(Activation::Relu, layer_norm), &[14], false);
+        let (n, net) = (case.shards[0].rows.len(), case.stack.net(1));
+        let trace = &mut case.shards[0].nets[0];
+        let mut all = PackedMatrix::new(n, 5);
+        trace.input_gradient(net, n, 0..5, &mut all);
+        let map: Vec<u32> = vec![13, 2, 7];
+        for (i, &row) in map.iter().enumerate() {
+            trace.dout.set(i, 0, case.coefficients[row as usize] as f32);
+        }
+        trace.backward(net, map.len(), Some(&map));
+        let mut some = PackedMatrix::new(n, 5);
+        trace.input_gradient(net, map.len(), 0..5, &mut some);
+        for (i, &row) in map.iter().enumerate() {
+            for col in 0..5 {
+                assert_eq!(some.get(i, col), all.get(row as usize, col));
+            }
         }
     }
 }

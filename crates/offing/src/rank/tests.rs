@@ -99,6 +99,10 @@ fn fitted_q_orders_policies_as_the_simulator_does_on_any_number_of_threads() {
 struct Counting;
 
 impl DynamicsModel for Counting {
+    fn members(&self) -> usize {
+        1
+    }
+
     fn predict(&self, obs: &Mat, _act: &Mat) -> Prediction {
         let shape = (1, obs.nrows(), obs.ncols() + 1);
         Prediction { mean: Array3::zeros(shape), std: Array3::zeros(shape) }
@@ -108,7 +112,7 @@ impl DynamicsModel for Counting {
         next_obs.column(0).mapv(|x| x > 3.0)
     }
 
-    fn step(&self, obs: &Mat, act: &Mat, _members: Members, _rng: &mut Rng) -> ModelStep {
+    fn step_by(&self, _: Array1<u32>, obs: &Mat, act: &Mat, _members: Members, _: &mut Rng) -> ModelStep {
         let next_obs = obs.mapv(|x| if x < 0.0 { f32::INFINITY } else { x + 1.0 });
         let done = self.done(obs, act, &next_obs);
         let rew = Array1::ones(obs.nrows());
@@ -120,7 +124,8 @@ impl DynamicsModel for Counting {
 fn a_model_return_adds_up_discounted_rewards_until_the_end() {
     let pool = ThreadPool::new(1);
     let rule = Pessimism::Ignore {}.calibrate(0.0, &ndarray::arr1(&[0.0, 1.0])).unwrap();
-    let mut in_model = ModelRollout { model: &Counting, estimator: None, rule, pool: &pool };
+    let mut in_model =
+        ModelRollout { model: &Counting, estimator: None, rule, pool: &pool, one_member: false };
     let cfg = ModelReturnConfig { length: 10, gamma: 0.5, ..Default::default() };
     let mut rng = Rng::stream(0, "t", 0);
     // From 0 four steps, from 2 two: (1 + ½ + ¼ + ⅛ + 1 + ½) / 2.
@@ -144,7 +149,8 @@ fn in_the_true_world_the_penalised_order_is_the_true_one() {
     let rule = |lambda| Pessimism::Penalize { lambda, normaliser: Normaliser::Dataset, reward_range: None };
     let estimate = |gain: f32, lambda: f32| {
         let rule = rule(lambda).calibrate(sumo.max_loo_score(), &data.rows.rew).unwrap();
-        let mut in_model = ModelRollout { model: &world, estimator: Some(&*sumo), rule, pool: &pool };
+        let mut in_model =
+            ModelRollout { model: &world, estimator: Some(&*sumo), rule, pool: &pool, one_member: false };
         let cfg = ModelReturnConfig { length: 60, gamma: 1.0, lambda, ..Default::default() };
         let policy = without_noise(&steer(gain)).unwrap();
         let mut rng = Rng::stream(0, "judge", 0);

@@ -9,6 +9,14 @@ use crate::uncertainty::{BuildContext, UncertaintyConfig};
 struct Drift;
 
 impl DynamicsModel for Drift {
+    fn members(&self) -> usize {
+        1
+    }
+
+    fn draw_members(&self, rows: usize, _rng: &mut Rng) -> Array1<u32> {
+        Array1::zeros(rows)
+    }
+
     fn predict(&self, _obs: &Mat, _act: &Mat) -> Prediction {
         unreachable!("nobody here reads predictions")
     }
@@ -17,7 +25,7 @@ impl DynamicsModel for Drift {
         Array1::from_elem(next_obs.nrows(), false)
     }
 
-    fn step(&self, obs: &Mat, act: &Mat, _members: Members, rng: &mut Rng) -> ModelStep {
+    fn step_by(&self, _: Array1<u32>, obs: &Mat, act: &Mat, _members: Members, rng: &mut Rng) -> ModelStep {
         let next_obs = obs + &act.mapv(|a| 0.5 * a).mapv_into(|a| a + 0.1 * rng.normal() as f32);
         let (rew, done) = (next_obs.column(0).to_owned(), self.done(obs, act, &next_obs));
         ModelStep::of_rows(Batch { obs: obs.clone(), act: act.clone(), rew, next_obs, done })
@@ -54,7 +62,8 @@ fn penalised(normaliser: Normaliser, early: bool, order: &[usize]) -> (Vec<f32>,
     let rule = Pessimism::Penalize { lambda: 1.0, normaliser, reward_range: None };
     let rule = rule.calibrate(estimator.max_loo_score(), &data.rew).unwrap();
     let pool = ThreadPool::new(1);
-    let mut in_model = ModelRollout { model: &Drift, estimator: Some(&*estimator), rule, pool: &pool };
+    let mut in_model =
+        ModelRollout { model: &Drift, estimator: Some(&*estimator), rule, pool: &pool, one_member: false };
     let mut imagined = ModelBuffer::new(1000, 2, 2);
     let (mut rewards, mut scored) = (Vec::new(), 0);
     for turn in 0..3 {

@@ -34,6 +34,13 @@ impl Cloner {
         Self { objective, fitter: Fitter::new(lr, 0.0) }
     }
 
+    /// The same optimiser after so many steps.
+    #[must_use]
+    pub fn after(mut self, steps: u64) -> Self {
+        self.fitter.steps = steps;
+        self
+    }
+
     /// One step of the actor on the batch; returns the mean loss before it.
     pub fn step(&mut self, actor: &mut Actor, pool: &ThreadPool, batch: &Batch) -> Result<f64> {
         let (objective, [low, high], width) = (self.objective, actor.log_std(), actor.act_dim());

@@ -25,7 +25,7 @@ pub struct SacConfig {
     pub actor_schedule: Schedule,
     /// Temperature of the entropy term: SAC's α, not the α of `pessimism`.
     pub alpha: Alpha,
-    /// Clamp of log σ. [-5, 2] in most model-based code, [-20, 2] in the original.
+    /// Clamp of log σ. [-5, 2] in most model-based code, [-20, 2] in the original. Two equal numbers fix σ.
     pub log_std: [f32; 2],
     /// Leave the entropy term out of the critics' target.
     pub deterministic_backup: bool,
@@ -34,6 +34,24 @@ pub struct SacConfig {
     pub target_floor: Option<f32>,
     /// Which network learns first in an update. In `combo` the actor always does.
     pub order: Order,
+    // Settings from here on are not written down at their defaults: runs keep the names they had before there was a choice.
+    /// Normalise the critics' hidden layers (linear, layer normalisation, ReLU): values stay finite far from the data.
+    #[serde(skip_serializing_if = "is_default")]
+    pub critic_layer_norm: bool,
+    /// Which target critics make the target.
+    #[serde(skip_serializing_if = "is_default")]
+    pub target_critics: TargetCritics,
+    /// Factor on the fresh weights of the critics' last layer. A small one makes first values small.
+    #[serde(skip_serializing_if = "is_one")]
+    pub critic_output_scale: f32,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn is_one(value: &f32) -> bool {
+    *value == 1.0
 }
 
 impl Default for SacConfig {
@@ -51,6 +69,9 @@ impl Default for SacConfig {
             deterministic_backup: false,
             target_floor: None,
             order: Order::default(),
+            critic_layer_norm: false,
+            target_critics: TargetCritics::default(),
+            critic_output_scale: 1.0,
         }
     }
 }
@@ -142,6 +163,17 @@ impl Schedule {
     }
 }
 
+/// Which target critics make the critics' target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TargetCritics {
+    /// The smallest value of all.
+    #[default]
+    Min,
+    /// The smaller value of two, drawn anew for every update (REDQ, Chen et al. 2021): many critics without their bias.
+    RandomPair,
+}
+
 /// Which network learns first in an update. Targets follow last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -173,7 +205,9 @@ impl SacConfig {
         }
         let [low, high] = self.log_std;
         let found = format!("[{low}, {high}]");
-        ensure(-40.0 <= low && low < high && high <= 40.0, "sac.log_std", "[low, high] within ±40", found)?;
+        ensure(-40.0 <= low && low <= high && high <= 40.0, "sac.log_std", "[low, high] within ±40", found)?;
+        let scale = f64::from(self.critic_output_scale);
+        ensure(scale > 0.0 && scale.is_finite(), "sac.critic_output_scale", "a positive number", scale)?;
         let floor = self.target_floor.unwrap_or(0.0);
         ensure(floor.is_finite(), "sac.target_floor", "a number", floor)?;
         if let Schedule::Cosine { steps, every } = self.actor_schedule {

@@ -21,14 +21,16 @@ mod cloning;
 mod config;
 mod custom_loss;
 mod shard;
+mod standardiser;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub use actor::Actor;
 pub use cloning::{Cloner, Objective};
-pub use config::{Alpha, Order, SacConfig, Schedule};
+pub use config::{Alpha, Order, SacConfig, Schedule, TargetCritics};
 pub use custom_loss::ActorTerms;
+pub use standardiser::Standardiser;
 
 pub use crate::policy::Deterministic;
 
@@ -100,7 +102,9 @@ impl Sac {
         }
         let actor = Actor::new(obs_dim, act_dim, &cfg.hidden, cfg.log_std, rng);
         let shape = Shape::new(obs_dim + act_dim, &cfg.hidden, 1, Activation::Relu);
-        let critics = MlpEnsemble::new(shape, cfg.critics, Init::Uniform, Keep::MomentsAndTarget, rng);
+        let shape = shape.with_layer_norm(cfg.critic_layer_norm);
+        let mut critics = MlpEnsemble::new(shape, cfg.critics, Init::Uniform, Keep::MomentsAndTarget, rng);
+        critics.scale_outputs(cfg.critic_output_scale);
         let log_alpha = match cfg.alpha {
             Alpha::Auto { log_alpha, .. } => Scalar::new(log_alpha),
             Alpha::Fixed { value } => Scalar::new(value.ln()),
@@ -300,8 +304,27 @@ impl Sac {
             gamma: self.cfg.gamma as f32,
             entropy_in_target: !self.cfg.deterministic_backup,
             target_floor: self.cfg.target_floor.unwrap_or(f32::NEG_INFINITY),
+            pair: self.target_pair(),
         };
         self.pool.for_each_mut(&mut self.shards, |_, shard| work(shard, &context));
+    }
+
+    /// The two critics whose targets count in the coming update, where only two do. A function of the update's number, so
+    /// that a resumed run draws the same.
+    fn target_pair(&self) -> Option<[usize; 2]> {
+        let critics = self.cfg.critics;
+        if self.cfg.target_critics == TargetCritics::Min || critics <= 2 {
+            return None;
+        }
+        let mut rng = Rng::stream(0, "critics", self.steps.critic);
+        let first = rng.below(critics);
+        Some([first, (first + 1 + rng.below(critics - 1)) % critics])
+    }
+
+    /// Gives the actor the weights of another of the same shape, with fresh moments.
+    pub fn set_actor(&mut self, actor: &Actor) {
+        self.actor.net.restart_from(&actor.net);
+        self.steps.actor = 0;
     }
 
     fn check(&self, batch: &Batch) -> Result<()> {

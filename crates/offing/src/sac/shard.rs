@@ -42,6 +42,8 @@ pub(super) struct UpdateContext<'a> {
     pub(super) entropy_in_target: bool,
     /// Lower clamp of the target.
     pub(super) target_floor: f32,
+    /// The critics whose targets count; all without it.
+    pub(super) pair: Option<[usize; 2]>,
 }
 
 impl UpdateShard {
@@ -71,7 +73,11 @@ impl UpdateShard {
         for (i, row) in self.rows().enumerate() {
             let bonus = if c.entropy_in_target { c.alpha * self.head.log_prob[i] } else { 0.0 };
             let going_on = if c.batch.done[row] { 0.0 } else { c.gamma };
-            let y = c.batch.rew[row] + going_on * (self.smallest_q(i) - bonus);
+            let q = match c.pair {
+                None => self.smallest_q(i),
+                Some(pair) => pair.map(|j| self.q[j * self.y.len() + i]).into_iter().fold(f32::NAN, f32::min),
+            };
+            let y = c.batch.rew[row] + going_on * (q - bonus);
             // Not `max`, which would turn NaN into the floor.
             self.y[i] = if y < c.target_floor { c.target_floor } else { y };
         }

@@ -1,0 +1,402 @@
+//! Landfall: an actor that stays near logged rows, found by search, and critics that learn from logged and imagined rows.
+//!
+//! 1. *Warm start.* The actor clones the data and the critics are fitted to its discounted returns.
+//! 2. *Dataset constraint.* The actor's loss is −λ·Q(s, π(s)) + ‖π(s) − â‖², where (ŝ, â) is the dataset row nearest to
+//!    (β·s, π(s)) and λ = weight / mean |Q| (PRDC, Ran et al. 2023). An exact search finds â for logged and for imagined
+//!    states alike, so imagined rows need no clone to hold on to.
+//! 3. *Long rollouts.* The model is rolled out from states of the dataset and first states of episodes. A trajectory is
+//!    cut where SUMO's score passes the dataset's largest leave-one-out score (Eq. 7 with α = 1).
+
+use ndarray::{Array1, Axis, concatenate};
+use offing_knn::{NeighborIndex, Threads, Tree, TreeConfig};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::Algorithm;
+use super::config::{Blocks, ModelConfig, RolloutConfig, TrainConfig};
+use super::sac_learner::SacLearner;
+use super::session::Session;
+use super::train_loop::{Checkpoint, TrainLoop};
+use crate::batch::{Batch, Mat};
+use crate::data::Dataset;
+use crate::error::{Result, ensure};
+use crate::nn::{Noise, Tensors};
+use crate::pessimism::Pessimism;
+use crate::rollout::ModelRollout;
+use crate::sac::{Actor, ActorTerms, Cloner, Losses, Objective, Sac, SacConfig, Standardiser};
+use crate::uncertainty::UncertaintyConfig;
+
+/// Root mean square of the discounted returns that the critics learn: rewards are scaled to it.
+const RETURN_SCALE: f64 = 100.0;
+
+/// Settings of Landfall.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LandfallConfig {
+    /// The training loop.
+    pub train: TrainConfig,
+    /// What comes before learning by reinforcement.
+    pub warm_start: WarmStart,
+    /// What holds the actor to the data.
+    pub constraint: Constraint,
+    /// Rollouts in the model. With `real_ratio = 1` no model is fitted.
+    pub rollout: RolloutConfig,
+    /// The dynamics model.
+    pub model: ModelConfig,
+    /// What scores a step.
+    pub uncertainty: UncertaintyConfig,
+    /// What is done about it.
+    pub pessimism: Pessimism,
+    /// Actor and critics. The policy's noise is fixed, and there is no entropy term.
+    pub sac: SacConfig,
+    /// Critic steps for each step of the actor.
+    pub actor_every: u64,
+    /// Which critics the actor follows.
+    pub actor_critics: ActorCritics,
+    /// What the critics minimise.
+    pub critic_loss: CriticLoss,
+    /// Let actor and critics see observations with mean 0 and deviation 1. The saved policy takes raw ones.
+    pub standardise: bool,
+}
+
+/// The warm start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WarmStart {
+    /// Gradient steps of cloning and of critics on the data's returns. They count as steps of the training.
+    pub steps: u64,
+    /// Learning rate of cloning.
+    pub lr: f64,
+}
+
+/// The dataset constraint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Constraint {
+    /// Weight of the critics beside the constraint: λ = weight / mean |Q|.
+    pub weight: f32,
+    /// Factor on standardised states in the search for the nearest row (β). A large one makes the constraint behaviour
+    /// cloning, a small one leaves the actor free to take actions from other states.
+    pub state_scale: f32,
+}
+
+/// Which critics the actor follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ActorCritics {
+    /// The smallest value of all.
+    #[default]
+    Min,
+    /// The mean.
+    Mean,
+}
+
+/// What the critics minimise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CriticLoss {
+    /// (Q − y)².
+    #[default]
+    Mse,
+    /// Huber's loss, quadratic below an error of 1.
+    Huber,
+}
+
+impl Default for LandfallConfig {
+    fn default() -> Self {
+        Self {
+            train: TrainConfig::default(),
+            warm_start: WarmStart::default(),
+            constraint: Constraint::default(),
+            rollout: RolloutConfig::default(),
+            model: ModelConfig::default(),
+            uncertainty: UncertaintyConfig::Sumo(Default::default()),
+            pessimism: Pessimism::Truncate { alpha: 1.0 },
+            sac: SacConfig::default(),
+            actor_every: 2,
+            actor_critics: ActorCritics::default(),
+            critic_loss: CriticLoss::default(),
+            standardise: true,
+        }
+    }
+}
+
+impl Default for WarmStart {
+    fn default() -> Self {
+        Self { steps: 5000, lr: 1e-3 }
+    }
+}
+
+impl Default for Constraint {
+    fn default() -> Self {
+        Self { weight: 2.5, state_scale: 2.0 }
+    }
+}
+
+impl Algorithm for LandfallConfig {
+    fn blocks(&self) -> Blocks<'_> {
+        let model = self.has_model();
+        Blocks {
+            rollout: Some(&self.rollout),
+            model: model.then_some(&self.model),
+            uncertainty: model.then_some(&self.uncertainty),
+            pessimism: Some(&self.pessimism),
+            sac: Some(&self.sac),
+            ..Blocks::new(&self.train)
+        }
+    }
+
+    fn validate(&self) -> Result<()> {
+        let Constraint { weight, state_scale } = self.constraint;
+        for (key, value) in [
+            ("constraint.weight", f64::from(weight)),
+            ("constraint.state_scale", f64::from(state_scale)),
+            ("warm_start.lr", self.warm_start.lr),
+        ] {
+            ensure(value > 0.0 && value.is_finite(), key, "a positive number", value)?;
+        }
+        ensure(self.actor_every > 0, "actor_every", "at least 1", self.actor_every)
+    }
+
+    fn run(&self, session: &mut Session<'_>) -> Result<Option<Actor>> {
+        let model = self.has_model().then(|| session.fit_model(&self.model)).transpose()?;
+        let estimator = match &model {
+            Some(model) => session.build_estimator(&self.uncertainty, &self.pessimism, model)?,
+            None => None,
+        };
+        let rule = session.calibrate(self.pessimism, estimator.as_deref())?;
+        let mut rollout = model.as_ref().map(|model| ModelRollout {
+            model,
+            estimator: estimator.as_deref(),
+            rule,
+            pool: session.pool,
+            one_member: self.rollout.one_member,
+        });
+        let standardiser = match self.standardise {
+            true => Standardiser::of(&session.data.rows.obs),
+            false => Standardiser::identity(session.data.rows.obs_dim()),
+        };
+        let nearest = session.timer.time("index", || {
+            NearestActions::new(
+                &session.data.rows,
+                &standardiser,
+                self.constraint.state_scale,
+                session.pool.threads(),
+            )
+        })?;
+        let returns = Returns::of(session.data, self.sac.gamma);
+        let learner =
+            SacLearner::new(session, &self.sac, &self.rollout, (self.train.steps, self.train.batch))?;
+        let mut state = State { learner: learner.standardised(standardiser) };
+        let mut train = TrainLoop::start(session, &self.train, self.rollout.every, &mut state)?;
+        let mut losses = Losses::default();
+        while let Some(step) = train.next(&state)? {
+            let learner = &mut state.learner;
+            let warm = step.index < self.warm_start.steps;
+            if let (true, false, Some(rollout)) = (step.starts_block, warm, &mut rollout) {
+                learner.rollout(&mut train, rollout, step)?;
+            }
+            let batch = learner.sample(train.session, step);
+            if let Some(rollout) = &rollout {
+                let (rewards, scores) = batch.imagined_rewards();
+                rollout.rule.penalise(rewards, scores);
+            }
+            batch.rows.rew *= returns.scale;
+            let session = &mut *train.session;
+            let mut rng = session.rng("sac", step.index);
+            let (agent, batch) = (&mut learner.agent, &learner.batch);
+            if warm {
+                let (pool, cfg) = (session.pool, &self.warm_start);
+                let mut cloner = Cloner::new(Objective::Mse, cfg.lr).after(step.index);
+                let y: Array1<f32> = batch.data_rows.iter().map(|&row| returns.values[row]).collect();
+                losses.actor =
+                    session.timer.time("cloning", || cloner.step(&mut agent.actor, pool, &batch.rows))?;
+                losses.critic = session.timer.time("sac", || self.critic_step(agent, &batch.rows, &y));
+                agent.sync_targets();
+                if step.index + 1 == cfg.steps {
+                    // Cloning had moments of its own.
+                    let clone = agent.actor.clone();
+                    agent.set_actor(&clone);
+                }
+            } else {
+                losses.critic = session.timer.time("sac", || {
+                    let mut y = agent.td_target(&batch.rows, Noise::draw(&mut rng));
+                    y.mapv_inplace(|y| y.clamp(returns.least, returns.most));
+                    let loss = self.critic_step(agent, &batch.rows, &y);
+                    agent.sync_targets();
+                    loss
+                });
+                if step.index.is_multiple_of(self.actor_every) {
+                    let timer = &mut session.timer;
+                    (losses.actor, losses.q) =
+                        timer.time("actor", || self.actor_step(agent, &batch.rows, &nearest))?;
+                    losses.q /= f64::from(returns.scale);
+                }
+            }
+            agent.check_losses(&losses)?;
+            if train.finish_step(losses) {
+                let policy = state.learner.policy();
+                let mut metrics = state.learner.metrics(&losses);
+                metrics.put("data_return", json!(returns.mean));
+                train.evaluate(&policy, metrics)?;
+            }
+        }
+        let policy = state.learner.policy();
+        Ok(train.finish(&policy)?.then_some(policy))
+    }
+}
+
+impl LandfallConfig {
+    fn has_model(&self) -> bool {
+        self.rollout.real_ratio < 1.0
+    }
+
+    fn critic_step(&self, agent: &mut Sac, batch: &Batch, y: &Array1<f32>) -> f64 {
+        let kind = self.critic_loss;
+        agent.critic_step_with(&batch.obs, &batch.act, |q, dq| {
+            let (mut loss, rows) = (0.0, y.len() as f32);
+            for (q, mut dq) in q.rows().into_iter().zip(dq.rows_mut()) {
+                for i in 0..y.len() {
+                    let error = q[i] - y[i];
+                    let (value, slope) = match kind {
+                        CriticLoss::Mse => (error * error, 2.0 * error),
+                        CriticLoss::Huber if error.abs() < 1.0 => (0.5 * error * error, error),
+                        CriticLoss::Huber => (error.abs() - 0.5, error.signum()),
+                    };
+                    loss += f64::from(value);
+                    dq[i] = slope / rows;
+                }
+            }
+            loss / q.len() as f64
+        })
+    }
+
+    /// The loss, and the mean value of the policy's actions.
+    fn actor_step(&self, agent: &mut Sac, batch: &Batch, nearest: &NearestActions<'_>) -> Result<(f64, f64)> {
+        let (mut failed, mut mean_q) = (None, 0.0);
+        let loss = agent.actor_step_with(&batch.obs, Noise::Zero, |out, gradient| {
+            match nearest.find(&batch.obs, &out.act) {
+                Ok(target) => {
+                    let (loss, q) = self.actor_loss(out, &target, gradient);
+                    mean_q = q;
+                    loss
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    0.0
+                }
+            }
+        });
+        failed.map_or(Ok((loss, mean_q)), Err)
+    }
+
+    fn actor_loss(&self, out: &ActorTerms, target: &Mat, gradient: &mut ActorTerms) -> (f64, f64) {
+        let (critics, rows) = out.q.dim();
+        let q = match self.actor_critics {
+            ActorCritics::Min => out.q.fold_axis(Axis(0), f32::INFINITY, |a, b| a.min(*b)),
+            ActorCritics::Mean => out.q.mean_axis(Axis(0)).expect("there are critics"),
+        };
+        let lambda = self.constraint.weight * rows as f32 / q.mapv(f32::abs).sum().max(1e-6);
+        for i in 0..rows {
+            match self.actor_critics {
+                ActorCritics::Min => {
+                    let smallest = (0..critics).find(|&j| out.q[[j, i]] == q[i]).unwrap_or(0);
+                    gradient.q[[smallest, i]] = -lambda / rows as f32;
+                }
+                ActorCritics::Mean => gradient.q.column_mut(i).fill(-lambda / (critics * rows) as f32),
+            }
+        }
+        let error = &out.act - target;
+        gradient.act = 2.0 / error.len() as f32 * &error;
+        let distance = error.mapv(|e| f64::from(e * e)).mean().unwrap_or(0.0);
+        let mean_q = q.mapv(f64::from).mean().unwrap_or(0.0);
+        (distance - f64::from(lambda) * mean_q, mean_q)
+    }
+}
+
+/// What a checkpoint keeps.
+struct State {
+    learner: SacLearner,
+}
+
+impl Checkpoint for State {
+    fn save(&self, out: &mut Tensors) {
+        self.learner.save(out);
+    }
+
+    fn load(&mut self, from: &Tensors) -> Result<()> {
+        self.learner.load(from)
+    }
+}
+
+/// The logged action nearest to what a policy does.
+struct NearestActions<'a> {
+    index: Tree,
+    act: &'a Mat,
+    state_scale: f32,
+}
+
+impl<'a> NearestActions<'a> {
+    fn new(rows: &'a Batch, standardiser: &Standardiser, state_scale: f32, threads: usize) -> Result<Self> {
+        let mut obs = rows.obs.clone();
+        standardiser.apply(&mut obs);
+        obs *= state_scale;
+        let points = side_by_side(&obs, &rows.act);
+        let config = TreeConfig { threads: Threads::Exactly(threads), ..TreeConfig::default() };
+        Ok(Self { index: Tree::new(&config, points.view())?, act: &rows.act, state_scale })
+    }
+
+    /// The actions of the rows nearest to (s, a), for standardised states.
+    fn find(&self, obs: &Mat, act: &Mat) -> Result<Mat> {
+        let points = side_by_side(&(obs * self.state_scale), act);
+        let found = self.index.search(points.view(), 1)?;
+        let rows: Vec<usize> = found.ids.iter().map(|&id| id as usize).collect();
+        Ok(self.act.select(Axis(0), &rows))
+    }
+}
+
+fn side_by_side(left: &Mat, right: &Mat) -> Mat {
+    concatenate(Axis(1), &[left.view(), right.view()]).expect("as many rows on both sides")
+}
+
+/// The data's discounted returns.
+struct Returns {
+    /// The return from each row on, scaled.
+    values: Vec<f32>,
+    /// Factor on rewards that gives returns their usual size.
+    scale: f32,
+    /// Bounds of what any policy can return, scaled.
+    least: f32,
+    most: f32,
+    /// Mean discounted return, as logged.
+    mean: f64,
+}
+
+impl Returns {
+    /// An episode that the log cuts off counts as if it went on with its mean reward.
+    fn of(data: &Dataset, gamma: f64) -> Self {
+        let rew = |row: usize| f64::from(data.rows.rew[row]);
+        let mut values = vec![0.0; data.rows.len()];
+        let horizon = 1.0 / (1.0 - gamma).max(1e-6);
+        for episode in &data.episodes {
+            let Some(last) = episode.clone().last() else { continue };
+            let mean = episode.clone().map(rew).sum::<f64>() / episode.len() as f64;
+            let mut value = if data.rows.done[last] { 0.0 } else { mean * horizon };
+            for row in episode.clone().rev() {
+                value = rew(row) + gamma * value;
+                values[row] = value;
+            }
+        }
+        let rows = values.len().max(1) as f64;
+        let square = values.iter().map(|v| v * v).sum::<f64>() / rows;
+        let scale = if square > 0.0 { RETURN_SCALE / square.sqrt() } else { 1.0 };
+        let bound = |pick: fn(f64, f64) -> f64| (0..values.len()).map(rew).fold(0.0, pick) * horizon * scale;
+        Self {
+            least: bound(f64::min) as f32,
+            most: bound(f64::max) as f32,
+            mean: values.iter().sum::<f64>() / rows,
+            values: values.into_iter().map(|v| (v * scale) as f32).collect(),
+            scale: scale as f32,
+        }
+    }
+}
