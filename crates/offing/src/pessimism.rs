@@ -33,6 +33,15 @@ pub enum Pessimism {
         #[serde(default)]
         reward_range: Option<f32>,
     },
+    /// r − λ·û on imagined rows, where û counts only what exceeds the data's own level: the data themselves cost nothing.
+    PenalizeExcess {
+        /// Weight of the penalty. With 1, a step at the dataset's largest score costs the range of the dataset's rewards.
+        #[serde(default = "one")]
+        lambda: f32,
+        /// The level: this quantile of the dataset's leave-one-out scores.
+        #[serde(default = "nine_tenths")]
+        quantile: f64,
+    },
     /// Drop a step with u > ε and end its trajectory there, without a terminal.
     Truncate {
         /// ε = α · the dataset's largest leave-one-out score (Eq. 7).
@@ -52,6 +61,10 @@ pub enum Pessimism {
 
 fn one() -> f32 {
     1.0
+}
+
+fn nine_tenths() -> f64 {
+    0.9
 }
 
 fn halt_penalty() -> f32 {
@@ -80,6 +93,8 @@ pub struct CalibratedRule {
     rule: Pessimism,
     /// The dataset's largest leave-one-out score.
     max_score: f32,
+    /// The score from which on a step costs something.
+    level: f32,
     reward_min: f32,
     reward_range: f32,
     running_max: f32,
@@ -93,6 +108,7 @@ impl Pessimism {
             Self::Penalize { lambda, reward_range, .. } => {
                 [("lambda", Some(lambda)), ("reward_range", reward_range)]
             }
+            Self::PenalizeExcess { lambda, .. } => [("lambda", Some(lambda)), ("", None)],
             Self::Truncate { alpha } => [("alpha", Some(alpha)), ("", None)],
             Self::Halt { alpha, penalty } => [("alpha", Some(alpha)), ("penalty", Some(penalty))],
         };
@@ -101,7 +117,12 @@ impl Pessimism {
                 return Err(invalid!("pessimism.{name}: wanted a number from 0, found {x}"));
             }
         }
-        Ok(())
+        match self {
+            Self::PenalizeExcess { quantile, .. } if !(0.0..1.0).contains(quantile) => {
+                Err(invalid!("pessimism.quantile: wanted a number from 0 and below 1, found {quantile}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Fixes ε and r_max from the dataset: `max_score` is the estimator's largest leave-one-out score there.
@@ -113,7 +134,8 @@ impl Pessimism {
             Self::Penalize { reward_range: Some(given), .. } => given,
             _ => high - low,
         };
-        Ok(CalibratedRule { rule: self, max_score, reward_min: low, reward_range, running_max: 0.0 })
+        let level = 0.0;
+        Ok(CalibratedRule { rule: self, max_score, level, reward_min: low, reward_range, running_max: 0.0 })
     }
 
     /// Whether [`calibrate`](Self::calibrate) looks at the dataset's largest score. To find it takes an ensemble's estimator
@@ -122,8 +144,21 @@ impl Pessimism {
         match self {
             Self::Ignore {} => false,
             Self::Penalize { normaliser, .. } => *normaliser == Normaliser::Dataset,
-            Self::Truncate { .. } | Self::Halt { .. } => true,
+            Self::PenalizeExcess { .. } | Self::Truncate { .. } | Self::Halt { .. } => true,
         }
+    }
+
+    /// The quantile of the dataset's scores that [`CalibratedRule::from_level`] wants, if any.
+    pub fn level_quantile(&self) -> Option<f64> {
+        match *self {
+            Self::PenalizeExcess { quantile, .. } => Some(quantile),
+            _ => None,
+        }
+    }
+
+    /// Whether it lowers rewards, so that rows must be scored before they are learnt from.
+    pub fn penalises(&self) -> bool {
+        matches!(self, Self::Penalize { .. } | Self::PenalizeExcess { .. })
     }
 
     /// Whether scores are needed at all.
@@ -147,7 +182,13 @@ impl CalibratedRule {
     /// Lets everything pass.
     pub fn none() -> Self {
         let rule = Pessimism::Ignore {};
-        Self { rule, max_score: 0.0, reward_min: 0.0, reward_range: 0.0, running_max: 0.0 }
+        Self { rule, max_score: 0.0, level: 0.0, reward_min: 0.0, reward_range: 0.0, running_max: 0.0 }
+    }
+
+    /// The same rule with the level from which on a step costs something.
+    #[must_use]
+    pub fn from_level(self, level: f32) -> Self {
+        Self { level, ..self }
     }
 
     /// The rule.
@@ -192,15 +233,23 @@ impl CalibratedRule {
 
     /// r ← r − λ·û (Eq. 6) for the imagined rows of one training batch. While the maximum is 0, û is 0.
     pub fn penalise(&self, rewards: &mut [f32], scores: &[f32]) {
-        let Pessimism::Penalize { lambda, normaliser, .. } = self.rule else { return };
-        debug_assert!(scores.iter().all(|u| u.is_finite()), "every drawn row has been scored");
-        let factor = match normaliser {
-            Normaliser::None => 1.0,
-            Normaliser::Dataset => self.scale_to_rewards(self.max_score),
-            Normaliser::Running => self.scale_to_rewards(self.running_max),
-            Normaliser::Batch => self.scale_to_rewards(scores.iter().copied().fold(0.0, f32::max)),
+        let (lambda, factor) = match self.rule {
+            Pessimism::Penalize { lambda, normaliser, .. } => {
+                let factor = match normaliser {
+                    Normaliser::None => 1.0,
+                    Normaliser::Dataset => self.scale_to_rewards(self.max_score),
+                    Normaliser::Running => self.scale_to_rewards(self.running_max),
+                    Normaliser::Batch => self.scale_to_rewards(scores.iter().copied().fold(0.0, f32::max)),
+                };
+                (lambda, factor)
+            }
+            Pessimism::PenalizeExcess { lambda, .. } => {
+                (lambda, self.scale_to_rewards(self.max_score - self.level))
+            }
+            _ => return,
         };
-        rewards.iter_mut().zip(scores).for_each(|(r, u)| *r -= lambda * factor * u);
+        debug_assert!(scores.iter().all(|u| u.is_finite()), "every drawn row has been scored");
+        rewards.iter_mut().zip(scores).for_each(|(r, u)| *r -= lambda * factor * (u - self.level).max(0.0));
     }
 
     /// r_max / max u, and 0 where the maximum is 0: the first batches may lie on the data, and 0/0 is no penalty.
@@ -247,6 +296,15 @@ mod tests {
     }
 
     #[test]
+    fn a_penalty_on_the_excess_leaves_the_data_alone() {
+        let rule = Pessimism::PenalizeExcess { lambda: 0.5, quantile: 0.9 };
+        // r_max = 4; from level 2 to the largest score 10.
+        let rule = rule.calibrate(10.0, &ndarray::arr1(&[-1.0, 3.0])).unwrap().from_level(2.0);
+        assert_eq!(penalty(&rule, &[0.0, 2.0, 6.0, 10.0, 18.0]), [0.0, 0.0, 1.0, 2.0, 4.0]);
+        assert_eq!((rule.rule().level_quantile(), rule.rule().penalises()), (Some(0.9), true));
+    }
+
+    #[test]
     fn the_start_of_equation_6_is_no_penalty_and_not_nan() {
         for normaliser in [Normaliser::Dataset, Normaliser::Running, Normaliser::Batch] {
             assert_eq!(penalty(&calibrated(normaliser, 0.0), &[0.0, 0.0]), [0.0, 0.0], "{normaliser:?}");
@@ -279,6 +337,7 @@ mod tests {
             (penalty(-1.0, None), "pessimism.lambda"),
             (penalty(1.0, Some(-1.0)), "pessimism.reward_range"),
             (Pessimism::Halt { alpha: 1.0, penalty: f32::INFINITY }, "pessimism.penalty"),
+            (Pessimism::PenalizeExcess { lambda: 1.0, quantile: 1.0 }, "pessimism.quantile"),
         ] {
             assert!(rule.validate().unwrap_err().to_string().contains(word), "{rule:?}");
         }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use offing::algorithms::Registry;
 use offing::config::read_table;
 use offing::data::Dataset;
 use offing::env::Physics;
@@ -19,11 +20,11 @@ use crate::{progress, signals, term};
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
-    /// The algorithm: mopo, amorel, morel, morel-sac, mobile (each with any estimator: mopo+sumo), combo, rambo or bc.
+    /// The algorithm: landfall (the default), mopo, amorel, morel, morel-sac, mobile (each with any estimator: mopo+sumo),
+    /// combo, rambo, td3bc, iql or bc.
     #[arg(required_unless_present_any = ["resume", "config"])]
     pub(crate) algorithm: Option<String>,
-    /// A path, a D4RL or Minari id, or the name of a generated dataset.
-    #[arg(required_unless_present_any = ["resume", "config"])]
+    /// A path, a D4RL or Minari id, or the name of a generated dataset. `offing train DATASET` trains landfall.
     pub(crate) dataset: Option<String>,
     /// Seed of everything random; the same seed gives the same bytes [default: the --config's, or 0].
     #[arg(long)]
@@ -68,12 +69,23 @@ pub(crate) struct Args {
 const LONG: u64 = 2000;
 
 impl Args {
+    /// The algorithm and the dataset. A single name that no algorithm has is a dataset's.
+    fn names(&self) -> (Option<&str>, Option<&str>) {
+        match (self.algorithm.as_deref(), self.dataset.as_deref()) {
+            (Some(one), None) if self.config.is_none() && Registry::default().parse(one).is_err() => {
+                (None, Some(one))
+            }
+            names => names,
+        }
+    }
+
     /// The run that was asked for.
     pub(crate) fn run_config(&self) -> Result<RunConfig> {
         let steps = self.steps.map(|steps| format!("train.steps={steps}"));
+        let (algorithm, dataset) = self.names();
         Ok(RunConfig {
-            algorithm: self.algorithm.clone(),
-            data: DataSource::Named(self.dataset.clone().unwrap_or_default()),
+            algorithm: algorithm.map(str::to_string),
+            data: DataSource::Named(dataset.unwrap_or_default().to_string()),
             seed: self.seed,
             preset: self.preset.clone(),
             profile: self.profile.clone(),

@@ -44,6 +44,10 @@ pub(super) fn terms(run: &RunRecord) -> Vec<TheoryTerm> {
         Pessimism::Penalize { lambda, .. } => {
             penalty(lambda.into(), gamma, run.last("u_mean"), run.last("scored"))
         }
+        Pessimism::PenalizeExcess { .. } => missing(
+            PENALTY,
+            "only what exceeds the data's own level is penalised, which Theorem 1 does not cover",
+        ),
         Pessimism::Truncate { alpha } | Pessimism::Halt { alpha, .. } => {
             threshold(alpha.into(), gamma, run.last("epsilon"), run.last("reward_range"))
         }

@@ -73,8 +73,12 @@ pub struct WarmStart {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Constraint {
-    /// Weight of the critics beside the constraint: λ = weight / mean |Q|.
+    /// Weight of the critics beside the constraint: λ = weight / mean |Q|. With `spread`, its first value.
     pub weight: f32,
+    /// Adapt the weight until the policy's mean squared distance from logged actions is this multiple of the clone's, which
+    /// is the spread of the logged actions. Data of many policies so leave more freedom than data of one. Without it, the
+    /// weight stays.
+    pub spread: Option<f32>,
     /// Factor on standardised states in the search for the nearest row (β). A large one makes the constraint behaviour
     /// cloning, a small one leaves the actor free to take actions from other states.
     pub state_scale: f32,
@@ -129,7 +133,7 @@ impl Default for WarmStart {
 
 impl Default for Constraint {
     fn default() -> Self {
-        Self { weight: 2.5, state_scale: 2.0 }
+        Self { weight: 2.5, spread: None, state_scale: 2.0 }
     }
 }
 
@@ -147,9 +151,10 @@ impl Algorithm for LandfallConfig {
     }
 
     fn validate(&self) -> Result<()> {
-        let Constraint { weight, state_scale } = self.constraint;
+        let Constraint { weight, spread, state_scale } = self.constraint;
         for (key, value) in [
             ("constraint.weight", f64::from(weight)),
+            ("constraint.spread", f64::from(spread.unwrap_or(1.0))),
             ("constraint.state_scale", f64::from(state_scale)),
             ("warm_start.lr", self.warm_start.lr),
         ] {
@@ -187,14 +192,18 @@ impl Algorithm for LandfallConfig {
         let returns = Returns::of(session.data, self.sac.gamma);
         let learner =
             SacLearner::new(session, &self.sac, &self.rollout, (self.train.steps, self.train.batch))?;
-        let mut state = State { learner: learner.standardised(standardiser) };
+        let weight = AdaptiveWeight::new(&self.constraint);
+        let mut state = State { learner: learner.standardised(standardiser), weight };
         let mut train = TrainLoop::start(session, &self.train, self.rollout.every, &mut state)?;
         let mut losses = Losses::default();
         while let Some(step) = train.next(&state)? {
-            let learner = &mut state.learner;
+            let State { learner, weight } = &mut state;
             let warm = step.index < self.warm_start.steps;
             if let (true, false, Some(rollout)) = (step.starts_block, warm, &mut rollout) {
                 learner.rollout(&mut train, rollout, step)?;
+                if step.index < self.warm_start.steps + self.rollout.every {
+                    self.report_survival(train.session, learner);
+                }
             }
             let batch = learner.sample(train.session, step);
             if let Some(rollout) = &rollout {
@@ -211,6 +220,7 @@ impl Algorithm for LandfallConfig {
                 let y: Array1<f32> = batch.data_rows.iter().map(|&row| returns.values[row]).collect();
                 losses.actor =
                     session.timer.time("cloning", || cloner.step(&mut agent.actor, pool, &batch.rows))?;
+                weight.clone_took(losses.actor / batch.rows.act_dim() as f64);
                 losses.critic = session.timer.time("sac", || self.critic_step(agent, &batch.rows, &y));
                 agent.sync_targets();
                 if step.index + 1 == cfg.steps {
@@ -228,16 +238,20 @@ impl Algorithm for LandfallConfig {
                 });
                 if step.index.is_multiple_of(self.actor_every) {
                     let timer = &mut session.timer;
-                    (losses.actor, losses.q) =
-                        timer.time("actor", || self.actor_step(agent, &batch.rows, &nearest))?;
-                    losses.q /= f64::from(returns.scale);
+                    let found = timer
+                        .time("actor", || self.actor_step(agent, &batch.rows, weight.value(), &nearest))?;
+                    (losses.actor, losses.q) = (found.loss, found.q / f64::from(returns.scale));
+                    weight.adapt(found.distance);
                 }
             }
             agent.check_losses(&losses)?;
             if train.finish_step(losses) {
-                let policy = state.learner.policy();
+                let policy = if warm { state.learner.actor() } else { state.learner.policy() };
                 let mut metrics = state.learner.metrics(&losses);
                 metrics.put("data_return", json!(returns.mean));
+                metrics.put("constraint_weight", json!(state.weight.value()));
+                metrics.put("action_distance", json!(state.weight.distance));
+                metrics.put("clone_distance", json!(state.weight.of_clone));
                 train.evaluate(&policy, metrics)?;
             }
         }
@@ -251,7 +265,22 @@ impl LandfallConfig {
         self.rollout.real_ratio < 1.0
     }
 
-    fn critic_step(&self, agent: &mut Sac, batch: &Batch, y: &Array1<f32>) -> f64 {
+    /// Says how long the clone survives in the model, beside the log.
+    fn report_survival(&self, session: &mut Session<'_>, learner: &SacLearner) {
+        let Some(stats) = &learner.stats else { return };
+        let lengths = session.data.episodes.iter().map(|episode| episode.len().min(self.rollout.length));
+        let logged = lengths.sum::<usize>() as f64 / session.data.episodes.len().max(1) as f64;
+        let share = |count: u64| 100.0 * count as f64 / self.rollout.starts as f64;
+        session.note(format!(
+            "cloned behaviour goes {:.0} steps in the model ({:.0} % of rollouts cut by the estimator, {:.0} % ended); \
+             episodes of the log have {logged:.0}",
+            stats.imagined as f64 / self.rollout.starts as f64,
+            share(stats.truncated),
+            share(stats.terminated)
+        ));
+    }
+
+    pub(super) fn critic_step(&self, agent: &mut Sac, batch: &Batch, y: &Array1<f32>) -> f64 {
         let kind = self.critic_loss;
         agent.critic_step_with(&batch.obs, &batch.act, |q, dq| {
             let (mut loss, rows) = (0.0, y.len() as f32);
@@ -271,32 +300,37 @@ impl LandfallConfig {
         })
     }
 
-    /// The loss, and the mean value of the policy's actions.
-    fn actor_step(&self, agent: &mut Sac, batch: &Batch, nearest: &NearestActions<'_>) -> Result<(f64, f64)> {
-        let (mut failed, mut mean_q) = (None, 0.0);
-        let loss = agent.actor_step_with(&batch.obs, Noise::Zero, |out, gradient| {
-            match nearest.find(&batch.obs, &out.act) {
-                Ok(target) => {
-                    let (loss, q) = self.actor_loss(out, &target, gradient);
-                    mean_q = q;
-                    loss
-                }
-                Err(error) => {
-                    failed = Some(error);
-                    0.0
-                }
-            }
+    fn actor_step(
+        &self,
+        agent: &mut Sac,
+        batch: &Batch,
+        weight: f32,
+        nearest: &NearestActions<'_>,
+    ) -> Result<ActorStep> {
+        let mut found = Ok(ActorStep::default());
+        agent.actor_step_with(&batch.obs, Noise::Zero, |out, gradient| {
+            found = nearest
+                .find(&batch.obs, &out.act)
+                .map(|target| self.actor_loss(out, &target, weight, gradient));
+            found.as_ref().map_or(0.0, |found| found.loss)
         });
-        failed.map_or(Ok((loss, mean_q)), Err)
+        found
     }
 
-    fn actor_loss(&self, out: &ActorTerms, target: &Mat, gradient: &mut ActorTerms) -> (f64, f64) {
+    /// −λ·Q + mean (π(s) − â)², and its gradient; λ counts as a constant.
+    pub(super) fn actor_loss(
+        &self,
+        out: &ActorTerms,
+        target: &Mat,
+        weight: f32,
+        gradient: &mut ActorTerms,
+    ) -> ActorStep {
         let (critics, rows) = out.q.dim();
         let q = match self.actor_critics {
             ActorCritics::Min => out.q.fold_axis(Axis(0), f32::INFINITY, |a, b| a.min(*b)),
             ActorCritics::Mean => out.q.mean_axis(Axis(0)).expect("there are critics"),
         };
-        let lambda = self.constraint.weight * rows as f32 / q.mapv(f32::abs).sum().max(1e-6);
+        let lambda = weight * rows as f32 / q.mapv(f32::abs).sum().max(1e-6);
         for i in 0..rows {
             match self.actor_critics {
                 ActorCritics::Min => {
@@ -309,35 +343,98 @@ impl LandfallConfig {
         let error = &out.act - target;
         gradient.act = 2.0 / error.len() as f32 * &error;
         let distance = error.mapv(|e| f64::from(e * e)).mean().unwrap_or(0.0);
-        let mean_q = q.mapv(f64::from).mean().unwrap_or(0.0);
-        (distance - f64::from(lambda) * mean_q, mean_q)
+        let q = q.mapv(f64::from).mean().unwrap_or(0.0);
+        ActorStep { loss: distance - f64::from(lambda) * q, q, distance }
+    }
+}
+
+/// What a step of the actor found; means over the batch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ActorStep {
+    pub(super) loss: f64,
+    /// Value of the policy's actions, scaled.
+    q: f64,
+    /// Squared distance from the nearest logged actions.
+    distance: f64,
+}
+
+/// The weight of the critics beside the constraint.
+#[derive(Clone, Debug)]
+pub(super) struct AdaptiveWeight {
+    spread: Option<f64>,
+    log_weight: f64,
+    /// Running means of the squared distance from logged actions, of the clone and of the policy.
+    pub(super) of_clone: f64,
+    distance: f64,
+}
+
+impl AdaptiveWeight {
+    /// Share of a new distance in the running means.
+    const SHARE: f64 = 0.01;
+    /// How fast the weight follows.
+    const RATE: f64 = 2e-3;
+
+    pub(super) fn new(cfg: &Constraint) -> Self {
+        let log_weight = f64::from(cfg.weight).ln();
+        Self { spread: cfg.spread.map(f64::from), log_weight, of_clone: 0.0, distance: 0.0 }
+    }
+
+    pub(super) fn value(&self) -> f32 {
+        self.log_weight.exp() as f32
+    }
+
+    /// Takes a distance of the clone into account.
+    pub(super) fn clone_took(&mut self, distance: f64) {
+        let share = if self.of_clone == 0.0 { 1.0 } else { Self::SHARE };
+        self.of_clone += share * (distance - self.of_clone);
+        self.distance = self.of_clone;
+    }
+
+    /// Takes a distance of the policy into account: beyond the allowed spread the weight falls, within it rises.
+    pub(super) fn adapt(&mut self, distance: f64) {
+        self.distance += Self::SHARE * (distance - self.distance);
+        let allowed = self.spread.map(|spread| spread * self.of_clone).filter(|&allowed| allowed > 0.0);
+        if let Some(allowed) = allowed {
+            let room = (1.0 - distance / allowed).clamp(-1.0, 1.0);
+            self.log_weight = (self.log_weight + Self::RATE * room).clamp(0.1f64.ln(), 1000f64.ln());
+        }
     }
 }
 
 /// What a checkpoint keeps.
 struct State {
     learner: SacLearner,
+    weight: AdaptiveWeight,
 }
 
 impl Checkpoint for State {
     fn save(&self, out: &mut Tensors) {
         self.learner.save(out);
+        let AdaptiveWeight { log_weight, of_clone, distance, .. } = self.weight;
+        out.put_f64("constraint", &[log_weight, of_clone, distance]);
     }
 
     fn load(&mut self, from: &Tensors) -> Result<()> {
+        let kept = from.f64("constraint", 3)?;
+        (self.weight.log_weight, self.weight.of_clone, self.weight.distance) = (kept[0], kept[1], kept[2]);
         self.learner.load(from)
     }
 }
 
 /// The logged action nearest to what a policy does.
-struct NearestActions<'a> {
+pub(super) struct NearestActions<'a> {
     index: Tree,
     act: &'a Mat,
     state_scale: f32,
 }
 
 impl<'a> NearestActions<'a> {
-    fn new(rows: &'a Batch, standardiser: &Standardiser, state_scale: f32, threads: usize) -> Result<Self> {
+    pub(super) fn new(
+        rows: &'a Batch,
+        standardiser: &Standardiser,
+        state_scale: f32,
+        threads: usize,
+    ) -> Result<Self> {
         let mut obs = rows.obs.clone();
         standardiser.apply(&mut obs);
         obs *= state_scale;
@@ -347,7 +444,7 @@ impl<'a> NearestActions<'a> {
     }
 
     /// The actions of the rows nearest to (s, a), for standardised states.
-    fn find(&self, obs: &Mat, act: &Mat) -> Result<Mat> {
+    pub(super) fn find(&self, obs: &Mat, act: &Mat) -> Result<Mat> {
         let points = side_by_side(&(obs * self.state_scale), act);
         let found = self.index.search(points.view(), 1)?;
         let rows: Vec<usize> = found.ids.iter().map(|&id| id as usize).collect();
@@ -360,21 +457,21 @@ fn side_by_side(left: &Mat, right: &Mat) -> Mat {
 }
 
 /// The data's discounted returns.
-struct Returns {
+pub(super) struct Returns {
     /// The return from each row on, scaled.
-    values: Vec<f32>,
+    pub(super) values: Vec<f32>,
     /// Factor on rewards that gives returns their usual size.
-    scale: f32,
+    pub(super) scale: f32,
     /// Bounds of what any policy can return, scaled.
-    least: f32,
-    most: f32,
+    pub(super) least: f32,
+    pub(super) most: f32,
     /// Mean discounted return, as logged.
     mean: f64,
 }
 
 impl Returns {
     /// An episode that the log cuts off counts as if it went on with its mean reward.
-    fn of(data: &Dataset, gamma: f64) -> Self {
+    pub(super) fn of(data: &Dataset, gamma: f64) -> Self {
         let rew = |row: usize| f64::from(data.rows.rew[row]);
         let mut values = vec![0.0; data.rows.len()];
         let horizon = 1.0 / (1.0 - gamma).max(1e-6);

@@ -26,6 +26,8 @@ pub mod bc;
 pub mod landfall;
 pub mod registry;
 #[cfg(test)]
+mod landfall_tests;
+#[cfg(test)]
 mod morel_tests;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -78,6 +80,7 @@ pub trait Algorithm: std::fmt::Debug + Send + Sync {
 pub fn train(algorithm: &dyn Algorithm, session: &mut Session<'_>) -> Result<Option<Actor>> {
     validate(algorithm)?;
     validate_for(algorithm, session.data)?;
+    session.warn_if_ending_pays();
     algorithm.run(session)
 }
 

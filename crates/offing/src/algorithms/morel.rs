@@ -123,7 +123,7 @@ impl Algorithm for MorelConfig {
             ));
         }
         match self.pessimism {
-            Pessimism::Penalize { .. } => Err(invalid!(
+            rule if rule.penalises() => Err(invalid!(
                 "pessimism: wanted halt, truncate or ignore, found penalize; MOReL stops where it is unsure, \
                  `mopo` takes penalties"
             )),

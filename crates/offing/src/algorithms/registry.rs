@@ -158,6 +158,9 @@ impl Default for Registry {
 }
 
 impl Registry {
+    /// The algorithm of runs that name none.
+    pub const DEFAULT: &str = "landfall";
+
     /// Adds an algorithm; it replaces one of the same name.
     #[must_use]
     pub fn with(mut self, spec: AlgorithmSpec) -> Self {

@@ -8,7 +8,6 @@ use super::train_loop::{Checkpoint, Step, TrainLoop};
 use crate::batch::Batch;
 use crate::error::Result;
 use crate::nn::Tensors;
-use crate::pessimism::Pessimism;
 use crate::replay::gather_at;
 use crate::rollout::{ModelBuffer, ModelRollout, Rollout, RolloutStats, UniformActions};
 use crate::sac::{Actor, Losses, Sac, SacConfig, Standardiser};
@@ -84,9 +83,18 @@ impl SacLearner {
 
     /// The policy for observations as they are logged.
     pub fn policy(&self) -> Actor {
+        self.folded(self.agent.policy())
+    }
+
+    /// The actor as it is now, for observations as they are logged; [`policy`](Self::policy) may be an average.
+    pub fn actor(&self) -> Actor {
+        self.folded(self.agent.actor.clone())
+    }
+
+    fn folded(&self, actor: Actor) -> Actor {
         match &self.standardiser {
-            Some(standardiser) => standardiser.fold(&self.agent.actor),
-            None => self.agent.actor.clone(),
+            Some(standardiser) => standardiser.fold(&actor),
+            None => actor,
         }
     }
 
@@ -117,7 +125,8 @@ impl SacLearner {
     ) -> Result<Rollout> {
         let (starts, first) = (self.cfg.starts, self.cfg.first_states);
         let start = session.sample_starts_with_first(starts, first, &mut session.rng("start", step.index));
-        let (actor, length, mut rng) = (self.policy(), self.cfg.length, session.rng("rollout", step.index));
+        let actor = self.actor();
+        let (length, mut rng) = (self.cfg.length, session.rng("rollout", step.index));
         let uniform = UniformActions { obs_dim: actor.obs_dim(), act_dim: actor.act_dim() };
         session.timer.time("rollout", || match self.cfg.actions {
             RolloutActions::Policy => rollout.run(&actor, start, length, &mut rng),
@@ -141,7 +150,7 @@ impl SacLearner {
         let session = &mut *train.session;
         self.draws = (step.index..step.block_end).rev().map(|step| self.draw(session, step)).collect();
         let mut stats = rows.stats;
-        if let (Pessimism::Penalize { .. }, Some(estimator)) = (rollout.rule.rule(), rollout.estimator) {
+        if let (true, Some(estimator)) = (rollout.rule.rule().penalises(), rollout.estimator) {
             let drawn = self.draws.iter().flat_map(|draw| draw.imagined.iter().copied());
             let (buffer, rule) = (&mut self.buffer, &mut rollout.rule);
             session.timer.time("search", || buffer.score(drawn, estimator, rule, &mut stats))?;

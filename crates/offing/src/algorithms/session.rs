@@ -20,6 +20,9 @@ use crate::sac::{Actor, Deterministic, Losses};
 use crate::tasks::Reference;
 use crate::uncertainty::{BuildContext, CustomEstimator, Uncertainty, UncertaintyConfig};
 
+/// A model whose squared error is more than this share of linear regression's is not worth rolling out.
+const BAD_MODEL: f64 = 0.9;
+
 /// A simulator to score policies in.
 #[derive(Clone, Copy)]
 pub struct Evaluator<'a> {
@@ -160,7 +163,47 @@ impl<'a> Session<'a> {
             cached.model.members(),
             cached.epochs
         ));
+        self.report_model_error(&cached.model, cfg);
         Ok(cached.model)
+    }
+
+    /// Says how much better the model predicts held-out rows than two models without any learning to speak of.
+    fn report_model_error(&mut self, model: &Ensemble, cfg: &ModelConfig) {
+        let (rows, seed) = (&self.data.rows, cfg.seed.unwrap_or(self.seed));
+        let (found, _) = self.timer.time("model", || dynamics::compare(model, rows, &cfg.ensemble, seed));
+        let [line, still] = [found.linear, found.unchanged].map(|error| found.elite_mean / error);
+        self.note(format!(
+            "its squared error on held-out rows is {line:.3} times that of linear regression and {still:.3} times that of \
+             \"nothing changes\""
+        ));
+        // In a world that is linear, or nearly so, both errors are small and their ratio says nothing.
+        if still > BAD_MODEL || (line > BAD_MODEL && found.elite_mean > 0.05) {
+            self.note(
+                "warning: the model hardly predicts these data, so imagined rows will mislead; use more rows or longer \
+                 training (model.ensemble.max_epochs), or learn without a model (`td3bc`, or landfall with \
+                 rollout.real_ratio=1)",
+            );
+        }
+    }
+
+    /// Warns where an early end is worth more than living on: then a policy learns to fail.
+    pub(super) fn warn_if_ending_pays(&mut self) {
+        let rows = &self.data.rows;
+        let mean = |pick: &dyn Fn(bool) -> bool| {
+            let chosen = rows.rew.iter().zip(&rows.done).filter(|(_, done)| pick(**done));
+            let (sum, count) = chosen.fold((0.0, 0.0), |(sum, n), (r, _)| (sum + f64::from(*r), n + 1.0));
+            (count > 0.0).then(|| sum / count)
+        };
+        // A terminal that is rewarded better than other steps is a goal.
+        if let (Some(end), Some(step)) = (mean(&|done| done), mean(&|done| !done))
+            && step < 0.0
+            && end <= step
+        {
+            self.note(format!(
+                "warning: a step brings {step:.3} on average, so ending an episode early pays; if ends are failures, shift \
+                 rewards with --set train.reward_shift=to-zero"
+            ));
+        }
     }
 
     /// The estimator that scores imagined steps; `None` where the rule needs no scores.
@@ -201,7 +244,9 @@ impl<'a> Session<'a> {
     ) -> Result<CalibratedRule> {
         let asked = estimator.filter(|_| rule.needs_max_loo_score());
         let largest = self.timer.time("index", || asked.map_or(0.0, |e| e.max_loo_score()));
-        let rule = rule.calibrate(largest, &self.data.rows.rew)?;
+        let quantile = estimator.zip(rule.level_quantile());
+        let level = self.timer.time("index", || quantile.map_or(Ok(0.0), |(e, q)| e.loo_quantile(q)))?;
+        let rule = rule.calibrate(largest, &self.data.rows.rew)?.from_level(level);
         if let (Some(epsilon), Some(estimator)) = (rule.epsilon(), estimator) {
             let distance = estimator.distance_of(epsilon).map(|d| format!(", a distance of {d:.3}"));
             let distance = distance.unwrap_or_default();

@@ -15,9 +15,10 @@ use crate::pessimism::{Normaliser, Pessimism};
 use crate::policy::Policy;
 use crate::rng::Rng;
 use crate::run::{ControlFlow, METRICS, RunDir, read_metrics};
-use crate::sac::SacConfig;
+use crate::sac::{Alpha, SacConfig, TargetCritics};
 use crate::uncertainty::{BellmanStdConfig, UncertaintyConfig};
 use combo::{ComboConfig, Conservative};
+use landfall::{ActorCritics, LandfallConfig, WarmStart};
 use mobile::MobileConfig;
 use model_based_sac::ModelBasedSacConfig;
 use rambo::{Cloning, Opponent, RamboConfig};
@@ -236,6 +237,56 @@ fn mobile_combo_and_rambo_resume_bit_for_bit_on_any_number_of_threads() {
         }
         assert!(outcome(whole.path()) == outcome(parts.path()), "{name}");
     }
+}
+
+fn landfall_config(steps: u64) -> LandfallConfig {
+    let ModelBasedSacConfig { train, rollout, model, sac, .. } = small(penalise(), "sumo", steps);
+    let rollout = RolloutConfig {
+        starts: 20,
+        length: 50,
+        first_states: 0.5,
+        one_member: true,
+        buffer: Some(4000),
+        ..rollout
+    };
+    let sac = SacConfig {
+        critics: 3,
+        critic_layer_norm: true,
+        target_critics: TargetCritics::RandomPair,
+        deterministic_backup: true,
+        alpha: Alpha::Fixed { value: 0.0 },
+        log_std: [-1.6, -1.6],
+        actor_average: Some(0.01),
+        ..sac
+    };
+    let warm_start = WarmStart { steps: steps / 4, ..WarmStart::default() };
+    LandfallConfig { train, rollout, model, sac, warm_start, ..LandfallConfig::default() }
+}
+
+#[test]
+fn landfall_beats_the_behaviour_policy_with_a_model_and_without() {
+    let data = point_mass_data();
+    let behaviour = behaviour_return(&data);
+    let with = landfall_config(4000);
+    let mut without = LandfallConfig { actor_critics: ActorCritics::Mean, ..with.clone() };
+    without.rollout.real_ratio = 1.0;
+    for (name, cfg) in [("with", with), ("without", without)] {
+        let dir = tempfile::tempdir().unwrap();
+        let returns = train_by(&cfg, &data, dir.path(), 2, u64::MAX);
+        assert!(returns[3] > behaviour + 5.0, "{name} a model: {returns:?} against {behaviour}");
+    }
+}
+
+#[test]
+fn landfall_resumes_bit_for_bit_on_any_number_of_threads() {
+    let (data, cfg) = (point_mass_data(), landfall_config(400));
+    let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    train_by(&cfg, &data, whole.path(), 1, u64::MAX);
+    // In the warm start, in the middle of a block, and at the end of one.
+    for stop_at in [40, 150, 200, u64::MAX] {
+        train_by(&cfg, &data, parts.path(), 2, stop_at);
+    }
+    assert!(outcome(whole.path()) == outcome(parts.path()));
 }
 
 #[test]

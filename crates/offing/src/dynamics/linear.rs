@@ -29,6 +29,8 @@ pub struct HoldoutComparison {
     pub elite_mean: f64,
     /// Error of the linear model, fitted to the same training rows.
     pub linear: f64,
+    /// Error of the answer that the state stays and the reward is the mean one.
+    pub unchanged: f64,
     /// The linear model's error by target column, the reward last.
     pub linear_by_column: Vec<f64>,
     /// The elites' mean prediction's error by target column, the reward last.
@@ -101,11 +103,14 @@ pub fn compare(
         |i: usize, j: usize| elites.iter().map(|&m| mean[[m, i, j]]).sum::<f32>() / elites.len() as f32;
     let (by_line, by_elites) = (linear.predict(&held.obs, &held.act), by_column(&elite_mean));
     let linear_by_column = by_column(&|i, j| by_line[[i, j]]);
+    let mean_reward = spread[width - 1].0 as f32;
+    let unchanged = |i: usize, j: usize| if j + 1 == width { mean_reward } else { held.obs[[i, j]] };
     let comparison = HoldoutComparison {
         rows: held.len(),
         members: (0..model.members()).map(|m| average(&by_column(&|i, j| mean[[m, i, j]]))).collect(),
         elite_mean: average(&by_elites),
         linear: average(&linear_by_column),
+        unchanged: average(&by_column(&unchanged)),
         linear_by_column,
         elite_mean_by_column: by_elites,
     };

@@ -152,6 +152,18 @@ impl MlpEnsemble {
         self.copy_targets();
     }
 
+    /// The same networks with target copies of their weights.
+    #[must_use]
+    pub fn with_targets(mut self) -> Self {
+        self.panels.iter_mut().for_each(|panel| panel.target = panel.w.clone());
+        self
+    }
+
+    /// w ← target for every network.
+    pub fn take_targets(&mut self) {
+        self.panels.iter_mut().for_each(|panel| panel.w.copy_from_slice(&panel.target));
+    }
+
     /// Takes the weights of an ensemble of the same shape, and starts with fresh moments and targets.
     pub fn restart_from(&mut self, other: &MlpEnsemble) {
         for net in 0..self.nets {

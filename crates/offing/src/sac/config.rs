@@ -44,6 +44,10 @@ pub struct SacConfig {
     /// Factor on the fresh weights of the critics' last layer. A small one makes first values small.
     #[serde(skip_serializing_if = "is_one")]
     pub critic_output_scale: f32,
+    /// Evaluate and save an average of the actor's weights: this share of the new ones at every step. Without it, the
+    /// weights themselves. Landfall only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor_average: Option<f32>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -72,6 +76,7 @@ impl Default for SacConfig {
             critic_layer_norm: false,
             target_critics: TargetCritics::default(),
             critic_output_scale: 1.0,
+            actor_average: None,
         }
     }
 }
@@ -200,7 +205,10 @@ impl SacConfig {
         for (key, lr) in [("sac.actor_lr", self.actor_lr), ("sac.critic_lr", self.critic_lr)] {
             ensure(lr > 0.0 && lr.is_finite(), key, "a positive number", lr)?;
         }
-        for (key, share) in [("sac.gamma", self.gamma), ("sac.tau", f64::from(self.tau))] {
+        let average = f64::from(self.actor_average.unwrap_or(0.0));
+        for (key, share) in
+            [("sac.gamma", self.gamma), ("sac.tau", f64::from(self.tau)), ("sac.actor_average", average)]
+        {
             ensure((0.0..=1.0).contains(&share), key, "a number from 0 to 1", share)?;
         }
         let [low, high] = self.log_std;

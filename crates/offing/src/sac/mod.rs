@@ -100,7 +100,10 @@ impl Sac {
                 "an agent needs observations and actions, found widths {obs_dim} and {act_dim}"
             ));
         }
-        let actor = Actor::new(obs_dim, act_dim, &cfg.hidden, cfg.log_std, rng);
+        let mut actor = Actor::new(obs_dim, act_dim, &cfg.hidden, cfg.log_std, rng);
+        if cfg.actor_average.is_some() {
+            actor.net = actor.net.with_targets();
+        }
         let shape = Shape::new(obs_dim + act_dim, &cfg.hidden, 1, Activation::Relu);
         let shape = shape.with_layer_norm(cfg.critic_layer_norm);
         let mut critics = MlpEnsemble::new(shape, cfg.critics, Init::Uniform, Keep::MomentsAndTarget, rng);
@@ -267,7 +270,8 @@ impl Sac {
     fn train_actor(&mut self) {
         let lr = self.cfg.actor_lr * self.cfg.actor_schedule.factor(self.steps.actor);
         self.steps.actor += 1;
-        let (step, shards) = (TrainStep::new(lr, self.steps.actor), &self.shards);
+        let step = TrainStep { tau: self.cfg.actor_average, ..TrainStep::new(lr, self.steps.actor) };
+        let shards = &self.shards;
         self.actor.net.train(&self.pool, 0..1, shards.len(), |i| &shards[i].actor, &step);
     }
 
@@ -319,6 +323,15 @@ impl Sac {
         let mut rng = Rng::stream(0, "critics", self.steps.critic);
         let first = rng.below(critics);
         Some([first, (first + 1 + rng.below(critics - 1)) % critics])
+    }
+
+    /// The policy to evaluate and save: the actor, or the average of its weights where one is kept.
+    pub fn policy(&self) -> Actor {
+        let mut policy = self.actor.clone();
+        if self.cfg.actor_average.is_some() {
+            policy.net.take_targets();
+        }
+        policy
     }
 
     /// Gives the actor the weights of another of the same shape, with fresh moments.

@@ -17,7 +17,7 @@ use crate::run::CONFIG;
 /// presets and the defaults, in this order.
 #[derive(Clone, Debug, Default)]
 pub struct RunConfig {
-    /// The algorithm, such as `mopo+sumo`.
+    /// The algorithm, such as `mopo+sumo`. Without it, that of the settings file, or `landfall`.
     pub algorithm: Option<String>,
     /// What to learn from.
     pub data: DataSource,
@@ -125,7 +125,7 @@ impl RunConfig {
             Some(table) => Some(RunManifest::from_table(table.clone())?),
         };
         let name = self.algorithm.as_deref().or(written.as_ref().map(|w| w.algorithm.as_str()));
-        let name = name.ok_or_else(|| invalid!("no algorithm: give one, or a --config of a run"))?;
+        let name = name.unwrap_or(Registry::DEFAULT);
         let (dataset, named_here) = match &self.data {
             DataSource::Named(name) if name.is_empty() => {
                 let dataset = written.as_ref().map(|w| w.dataset.clone());

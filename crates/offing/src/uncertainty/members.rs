@@ -2,7 +2,7 @@
 
 use ndarray::Array1;
 
-use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
+use super::{BuildContext, EstimatorConfig, Uncertainty, finite, quantile};
 use crate::batch::Batch;
 use crate::dynamics::{DynamicsModel, EnsembleConfig, Members, ModelStep, Prediction};
 use crate::error::{Result, invalid, require};
@@ -123,6 +123,8 @@ impl MemberPredictions<'_> {
 pub struct EnsembleEstimator {
     score: Box<dyn EnsembleScore>,
     max: f32,
+    /// The data's scores, as far as they were computed.
+    of_data: Vec<f32>,
 }
 
 impl EnsembleEstimator {
@@ -156,14 +158,17 @@ impl EnsembleEstimator {
         data: &Batch,
         find_max: bool,
     ) -> Result<Vec<Self>> {
-        let mut all: Vec<Self> =
-            scores.into_iter().map(|score| Self { score, max: f32::NEG_INFINITY }).collect();
+        let mut all: Vec<Self> = scores
+            .into_iter()
+            .map(|score| Self { score, max: f32::NEG_INFINITY, of_data: Vec::new() })
+            .collect();
         let rows = if find_max { data.len() } else { data.len().min(GLANCE) };
         predict_in_chunks(model, data, rows, |prediction| {
             for it in &mut all {
                 check_members(&*it.score, prediction.mean.dim().0)?;
                 let scores = finite(it.score.id(), apply(&*it.score, prediction, None))?;
                 it.max = scores.iter().fold(it.max, |a, &b| a.max(b));
+                it.of_data.extend(scores);
             }
             Ok(())
         })?;
@@ -186,6 +191,10 @@ impl Uncertainty for EnsembleEstimator {
 
     fn max_loo_score(&self) -> f32 {
         self.max
+    }
+
+    fn loo_quantile(&self, share: f64) -> Result<f32> {
+        Ok(quantile(self.of_data.clone(), share))
     }
 }
 

@@ -119,6 +119,19 @@ pub trait Uncertainty: std::fmt::Debug + Send + Sync {
     /// The largest score the dataset's own rows get, each without help from itself (Eq. 7 with α = 1).
     fn max_loo_score(&self) -> f32;
 
+    /// The score that this share of the dataset's own rows stay below, each without help from itself: what the data make
+    /// usual. Only `pessimism.kind = "penalize-excess"` asks for it.
+    ///
+    /// # Errors
+    /// An estimator that keeps no distribution of its scores.
+    fn loo_quantile(&self, share: f64) -> Result<f32> {
+        let _ = share;
+        Err(invalid!(
+            "pessimism: `penalize-excess` wants the quantiles of the data's scores, which this estimator does not have; \
+             choose sumo or one over the ensemble's members, or `truncate`"
+        ))
+    }
+
     /// Whether each row's score lies above `threshold`. The same answer as comparing [`score`](Self::score), often
     /// cheaper.
     ///
@@ -201,6 +214,12 @@ fn map_rows<S>(
         out.iter_mut().enumerate().for_each(|(i, out)| *out = score(&mut state, chunk * CHUNK + i));
     });
     out.into()
+}
+
+/// The value that a share of `scores` stay below.
+fn quantile(mut scores: Vec<f32>, share: f64) -> f32 {
+    let at = ((scores.len() as f64 * share) as usize).min(scores.len().saturating_sub(1));
+    if scores.is_empty() { 0.0 } else { *scores.select_nth_unstable_by(at, f32::total_cmp).1 }
 }
 
 /// Refuses scores that are not finite: a row so far out that its distance overflows.

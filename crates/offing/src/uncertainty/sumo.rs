@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::embedding::EmbeddingConfig;
 use super::space::{ColumnScale, Distance, SearchVector, Space, tree_config};
-use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
+use super::{BuildContext, EstimatorConfig, Uncertainty, finite, quantile};
 use crate::batch::Batch;
 use crate::dynamics::{EnsembleConfig, Members, ModelStep};
 use crate::error::{Result, require};
@@ -232,6 +232,11 @@ impl Uncertainty for Sumo {
         let largest =
             || self.index.max_self(self.config.k).expect("k was checked against the number of rows");
         self.score_of(*self.max_distance.get_or_init(largest))
+    }
+
+    fn loo_quantile(&self, share: f64) -> Result<f32> {
+        let others = self.index.search_self(self.config.k)?.kth();
+        Ok(self.score_of(quantile(others.to_vec(), share)))
     }
 
     fn exceeds(&self, step: &ModelStep, threshold: f32) -> Result<Vec<bool>> {
