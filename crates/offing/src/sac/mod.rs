@@ -21,6 +21,7 @@ mod cloning;
 mod config;
 mod custom_loss;
 mod shard;
+mod standardiser;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ pub use actor::Actor;
 pub use cloning::{Cloner, Objective};
 pub use config::{Alpha, Order, SacConfig, Schedule};
 pub use custom_loss::ActorTerms;
+pub use standardiser::Standardiser;
 
 pub use crate::policy::Deterministic;
 
