@@ -19,7 +19,8 @@ use crate::{progress, signals, term};
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
-    /// The algorithm: mopo, amorel, morel, morel-sac, mobile (each with any estimator: mopo+sumo), combo, rambo or bc.
+    /// The algorithm: mopo, amorel, morel, morel-sac, mobile (each with any estimator: mopo+sumo), combo, rambo, td3bc, iql
+    /// or bc.
     #[arg(required_unless_present_any = ["resume", "config"])]
     pub(crate) algorithm: Option<String>,
     /// A path, a D4RL or Minari id, or the name of a generated dataset.

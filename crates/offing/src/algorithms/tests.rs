@@ -10,17 +10,21 @@ use crate::env::point_mass::PointMass;
 use crate::env::{Env, EnvPool};
 use crate::error::Result;
 use crate::home::Home;
+use crate::iql::IqlConfig;
 use crate::nn::ThreadPool;
 use crate::pessimism::{Normaliser, Pessimism};
 use crate::policy::Policy;
 use crate::rng::Rng;
 use crate::run::{ControlFlow, METRICS, RunDir, read_metrics};
 use crate::sac::SacConfig;
+use crate::td3::Td3Config;
 use crate::uncertainty::{BellmanStdConfig, UncertaintyConfig};
 use combo::{ComboConfig, Conservative};
+use iql::IqlAlgorithmConfig;
 use mobile::MobileConfig;
 use model_based_sac::ModelBasedSacConfig;
 use rambo::{Cloning, Opponent, RamboConfig};
+use td3bc::Td3BcConfig;
 
 /// Steers to the middle half the time, and anywhere the other half.
 struct Clumsy;
@@ -232,6 +236,50 @@ fn mobile_combo_and_rambo_resume_bit_for_bit_on_any_number_of_threads() {
         let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         train_by(algorithm, &data, whole.path(), 1, u64::MAX);
         for stop_at in [150, 250, u64::MAX] {
+            train_by(algorithm, &data, parts.path(), 2, stop_at);
+        }
+        assert!(outcome(whole.path()) == outcome(parts.path()), "{name}");
+    }
+}
+
+fn td3bc_config(steps: u64) -> Td3BcConfig {
+    let train = small(penalise(), "sumo", steps).train;
+    let td3 = Td3Config { hidden: vec![64, 64], gamma: 0.95, tau: 0.01, ..Td3Config::default() };
+    Td3BcConfig { train, td3: Td3Config { actor_lr: 1e-3, critic_lr: 1e-3, ..td3 } }
+}
+
+fn iql_config(steps: u64) -> IqlAlgorithmConfig {
+    let train = small(penalise(), "sumo", steps).train;
+    let iql = IqlConfig { hidden: vec![64, 64], gamma: 0.95, tau: 0.01, ..IqlConfig::default() };
+    IqlAlgorithmConfig { train, iql: IqlConfig { actor_lr: 1e-3, critic_lr: 1e-3, value_lr: 1e-3, ..iql } }
+}
+
+#[test]
+fn td3bc_and_iql_beat_the_behaviour_policy_with_standardised_observations_and_without() {
+    let data = point_mass_data();
+    let behaviour = behaviour_return(&data);
+    for standardise in [true, false] {
+        let (mut td3bc, mut iql) = (td3bc_config(4000), iql_config(4000));
+        (td3bc.td3.standardise, iql.iql.standardise) = (standardise, standardise);
+        let algorithms: [(&str, &dyn Algorithm); 2] = [("td3bc", &td3bc), ("iql", &iql)];
+        for (name, algorithm) in algorithms {
+            let dir = tempfile::tempdir().unwrap();
+            let returns = train_by(algorithm, &data, dir.path(), 2, u64::MAX);
+            assert!(returns[3] > behaviour + 5.0, "{name}, {standardise}: {returns:?} against {behaviour}");
+        }
+    }
+}
+
+#[test]
+fn td3bc_and_iql_resume_bit_for_bit_on_any_number_of_threads() {
+    let data = point_mass_data();
+    let (td3bc, mut iql) = (td3bc_config(400), iql_config(400));
+    iql.iql.standardise = true;
+    let algorithms: [(&str, &dyn Algorithm); 2] = [("td3bc", &td3bc), ("iql", &iql)];
+    for (name, algorithm) in algorithms {
+        let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        train_by(algorithm, &data, whole.path(), 1, u64::MAX);
+        for stop_at in [140, 250, u64::MAX] {
             train_by(algorithm, &data, parts.path(), 2, stop_at);
         }
         assert!(outcome(whole.path()) == outcome(parts.path()), "{name}");
