@@ -20,6 +20,8 @@ pub mod eval;
 pub mod nn;
 pub mod dynamics;
 pub mod sac;
+pub mod td3;
+pub mod iql;
 pub mod npg;
 pub mod uncertainty;
 pub mod pessimism;

@@ -2,12 +2,14 @@
 
 use ndarray::{Array1, Array2};
 
+use super::config::RolloutConfig;
 use super::landfall::*;
-use super::tests::point_mass_data;
+use super::model_based_sac::ModelBasedSacConfig;
+use super::tests::{behaviour_return, outcome, penalise, point_mass_data, small, train_by};
 use crate::batch::{Batch, Mat};
 use crate::nn::{Noise, Tensors, ThreadPool};
 use crate::rng::Rng;
-use crate::sac::{Alpha, Sac, SacConfig, Standardiser};
+use crate::sac::{Alpha, Sac, SacConfig, Standardiser, TargetCritics};
 
 const BATCH: usize = 16;
 
@@ -125,4 +127,54 @@ fn the_weight_rises_within_the_spread_and_falls_beyond_it() {
     fixed.clone_took(0.1);
     fixed.adapt(0.3);
     assert_eq!(fixed.value(), 2.0);
+}
+
+fn landfall_config(steps: u64) -> LandfallConfig {
+    let ModelBasedSacConfig { train, rollout, model, sac, .. } = small(penalise(), "sumo", steps);
+    let rollout = RolloutConfig {
+        starts: 20,
+        length: 50,
+        first_states: 0.5,
+        one_member: true,
+        buffer: Some(4000),
+        ..rollout
+    };
+    let sac = SacConfig {
+        critics: 3,
+        critic_layer_norm: true,
+        target_critics: TargetCritics::RandomPair,
+        deterministic_backup: true,
+        alpha: Alpha::Fixed { value: 0.0 },
+        log_std: [-1.6, -1.6],
+        actor_average: Some(0.01),
+        ..sac
+    };
+    let warm_start = WarmStart { steps: steps / 4, ..WarmStart::default() };
+    LandfallConfig { train, rollout, model, sac, warm_start, ..LandfallConfig::default() }
+}
+
+#[test]
+fn landfall_beats_the_behaviour_policy_with_a_model_and_without() {
+    let data = point_mass_data();
+    let behaviour = behaviour_return(&data);
+    let with = landfall_config(4000);
+    let mut without = LandfallConfig { actor_critics: ActorCritics::Mean, ..with.clone() };
+    without.rollout.real_ratio = 1.0;
+    for (name, cfg) in [("with", with), ("without", without)] {
+        let dir = tempfile::tempdir().unwrap();
+        let returns = train_by(&cfg, &data, dir.path(), 2, u64::MAX);
+        assert!(returns[3] > behaviour + 5.0, "{name} a model: {returns:?} against {behaviour}");
+    }
+}
+
+#[test]
+fn landfall_resumes_bit_for_bit_on_any_number_of_threads() {
+    let (data, cfg) = (point_mass_data(), landfall_config(400));
+    let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    train_by(&cfg, &data, whole.path(), 1, u64::MAX);
+    // In the warm start, in the middle of a block, and at the end of one.
+    for stop_at in [40, 150, 200, u64::MAX] {
+        train_by(&cfg, &data, parts.path(), 2, stop_at);
+    }
+    assert!(outcome(whole.path()) == outcome(parts.path()));
 }

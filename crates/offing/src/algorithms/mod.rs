@@ -7,6 +7,8 @@
 //! | `combo` | [`combo`] | Yu et al. 2021 |
 //! | `rambo` | [`rambo`] | Rigter et al. 2022 |
 //! | `morel`, with any estimator | [`morel`] | Kidambi et al. 2020 |
+//! | `td3bc` | [`td3bc`] | Fujimoto & Gu 2021 |
+//! | `iql` | [`iql`] | Kostrikov et al. 2021 |
 //! | `bc` | [`bc`] | behaviour cloning |
 //!
 //! An algorithm is its settings: a struct that implements [`Algorithm`]. The loop calls blocks: [`Session`] fits models and
@@ -22,6 +24,8 @@ pub mod mobile;
 pub mod combo;
 pub mod rambo;
 pub mod morel;
+pub mod td3bc;
+pub mod iql;
 pub mod bc;
 pub mod landfall;
 pub mod registry;

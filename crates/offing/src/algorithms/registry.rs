@@ -6,11 +6,13 @@ use toml::Table;
 
 use super::bc::BcConfig;
 use super::combo::ComboConfig;
+use super::iql::IqlAlgorithmConfig;
 use super::landfall::LandfallConfig;
 use super::mobile::MobileConfig;
 use super::model_based_sac::ModelBasedSacConfig;
 use super::morel::MorelConfig;
 use super::rambo::RamboConfig;
+use super::td3bc::Td3BcConfig;
 use super::{Algorithm, validate};
 use crate::config::{self, Layers};
 use crate::data::catalogue::set_of;
@@ -74,6 +76,18 @@ const ALGORITHMS: &[AlgorithmSpec] = &[
         "trains the model against the policy, within what the data allow",
         EstimatorUse::None,
         presets!("": "rambo"),
+    ),
+    AlgorithmSpec::new::<Td3BcConfig>(
+        "td3bc",
+        "follows critics of the logged rows and stays near the logged actions; no model",
+        EstimatorUse::None,
+        presets!("": "td3bc"),
+    ),
+    AlgorithmSpec::new::<IqlAlgorithmConfig>(
+        "iql",
+        "values logged actions only and imitates the better ones; no model",
+        EstimatorUse::None,
+        presets!("": "iql"),
     ),
     AlgorithmSpec::new::<BcConfig>(
         "bc",

@@ -10,18 +10,21 @@ use crate::env::point_mass::PointMass;
 use crate::env::{Env, EnvPool};
 use crate::error::Result;
 use crate::home::Home;
+use crate::iql::IqlConfig;
 use crate::nn::ThreadPool;
 use crate::pessimism::{Normaliser, Pessimism};
 use crate::policy::Policy;
 use crate::rng::Rng;
 use crate::run::{ControlFlow, METRICS, RunDir, read_metrics};
-use crate::sac::{Alpha, SacConfig, TargetCritics};
+use crate::sac::SacConfig;
+use crate::td3::Td3Config;
 use crate::uncertainty::{BellmanStdConfig, UncertaintyConfig};
 use combo::{ComboConfig, Conservative};
-use landfall::{ActorCritics, LandfallConfig, WarmStart};
+use iql::IqlAlgorithmConfig;
 use mobile::MobileConfig;
 use model_based_sac::ModelBasedSacConfig;
 use rambo::{Cloning, Opponent, RamboConfig};
+use td3bc::Td3BcConfig;
 
 /// Steers to the middle half the time, and anywhere the other half.
 struct Clumsy;
@@ -67,7 +70,7 @@ pub(super) fn world() -> ModelConfig {
     ModelConfig { ensemble, seed: None, termination: Some(termination) }
 }
 
-fn small(pessimism: Pessimism, estimator: &str, steps: u64) -> ModelBasedSacConfig {
+pub(super) fn small(pessimism: Pessimism, estimator: &str, steps: u64) -> ModelBasedSacConfig {
     ModelBasedSacConfig {
         train: TrainConfig {
             steps,
@@ -98,7 +101,7 @@ fn small(pessimism: Pessimism, estimator: &str, steps: u64) -> ModelBasedSacConf
     }
 }
 
-fn penalise() -> Pessimism {
+pub(super) fn penalise() -> Pessimism {
     Pessimism::Penalize { lambda: 1.0, normaliser: Normaliser::Dataset, reward_range: None }
 }
 
@@ -114,7 +117,13 @@ fn train_mopo(
 }
 
 /// Trains by any algorithm.
-fn train_by(algorithm: &dyn Algorithm, data: &Dataset, dir: &Path, threads: usize, stop_at: u64) -> Vec<f64> {
+pub(super) fn train_by(
+    algorithm: &dyn Algorithm,
+    data: &Dataset,
+    dir: &Path,
+    threads: usize,
+    stop_at: u64,
+) -> Vec<f64> {
     let home = dir.join("home");
     in_session(data, (&home, dir), threads, stop_at, |session| train(algorithm, session)).unwrap();
     let records = read_metrics(&dir.join("run").join(METRICS)).unwrap_or_default();
@@ -239,54 +248,48 @@ fn mobile_combo_and_rambo_resume_bit_for_bit_on_any_number_of_threads() {
     }
 }
 
-fn landfall_config(steps: u64) -> LandfallConfig {
-    let ModelBasedSacConfig { train, rollout, model, sac, .. } = small(penalise(), "sumo", steps);
-    let rollout = RolloutConfig {
-        starts: 20,
-        length: 50,
-        first_states: 0.5,
-        one_member: true,
-        buffer: Some(4000),
-        ..rollout
-    };
-    let sac = SacConfig {
-        critics: 3,
-        critic_layer_norm: true,
-        target_critics: TargetCritics::RandomPair,
-        deterministic_backup: true,
-        alpha: Alpha::Fixed { value: 0.0 },
-        log_std: [-1.6, -1.6],
-        actor_average: Some(0.01),
-        ..sac
-    };
-    let warm_start = WarmStart { steps: steps / 4, ..WarmStart::default() };
-    LandfallConfig { train, rollout, model, sac, warm_start, ..LandfallConfig::default() }
+fn td3bc_config(steps: u64) -> Td3BcConfig {
+    let train = small(penalise(), "sumo", steps).train;
+    let td3 = Td3Config { hidden: vec![64, 64], gamma: 0.95, tau: 0.01, ..Td3Config::default() };
+    Td3BcConfig { train, td3: Td3Config { actor_lr: 1e-3, critic_lr: 1e-3, ..td3 } }
+}
+
+fn iql_config(steps: u64) -> IqlAlgorithmConfig {
+    let train = small(penalise(), "sumo", steps).train;
+    let iql = IqlConfig { hidden: vec![64, 64], gamma: 0.95, tau: 0.01, ..IqlConfig::default() };
+    IqlAlgorithmConfig { train, iql: IqlConfig { actor_lr: 1e-3, critic_lr: 1e-3, value_lr: 1e-3, ..iql } }
 }
 
 #[test]
-fn landfall_beats_the_behaviour_policy_with_a_model_and_without() {
+fn td3bc_and_iql_beat_the_behaviour_policy_with_standardised_observations_and_without() {
     let data = point_mass_data();
     let behaviour = behaviour_return(&data);
-    let with = landfall_config(4000);
-    let mut without = LandfallConfig { actor_critics: ActorCritics::Mean, ..with.clone() };
-    without.rollout.real_ratio = 1.0;
-    for (name, cfg) in [("with", with), ("without", without)] {
-        let dir = tempfile::tempdir().unwrap();
-        let returns = train_by(&cfg, &data, dir.path(), 2, u64::MAX);
-        assert!(returns[3] > behaviour + 5.0, "{name} a model: {returns:?} against {behaviour}");
+    for standardise in [true, false] {
+        let (mut td3bc, mut iql) = (td3bc_config(4000), iql_config(4000));
+        (td3bc.td3.standardise, iql.iql.standardise) = (standardise, standardise);
+        let algorithms: [(&str, &dyn Algorithm); 2] = [("td3bc", &td3bc), ("iql", &iql)];
+        for (name, algorithm) in algorithms {
+            let dir = tempfile::tempdir().unwrap();
+            let returns = train_by(algorithm, &data, dir.path(), 2, u64::MAX);
+            assert!(returns[3] > behaviour + 5.0, "{name}, {standardise}: {returns:?} against {behaviour}");
+        }
     }
 }
 
 #[test]
-fn landfall_resumes_bit_for_bit_on_any_number_of_threads() {
-    let (data, cfg) = (point_mass_data(), landfall_config(400));
-    let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    train_by(&cfg, &data, whole.path(), 1, u64::MAX);
-    // In the warm start, in the middle of a block, and at the end of one.
-    for stop_at in [40, 150, 200, u64::MAX] {
-        train_by(&cfg, &data, parts.path(), 2, stop_at);
+fn td3bc_and_iql_resume_bit_for_bit_on_any_number_of_threads() {
+    let data = point_mass_data();
+    let (td3bc, mut iql) = (td3bc_config(400), iql_config(400));
+    iql.iql.standardise = true;
+    let algorithms: [(&str, &dyn Algorithm); 2] = [("td3bc", &td3bc), ("iql", &iql)];
+    for (name, algorithm) in algorithms {
+        let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        train_by(algorithm, &data, whole.path(), 1, u64::MAX);
+        for stop_at in [140, 250, u64::MAX] {
+            train_by(algorithm, &data, parts.path(), 2, stop_at);
+        }
+        assert!(outcome(whole.path()) == outcome(parts.path()), "{name}");
     }
-    assert!(outcome(whole.path()) == outcome(parts.path()));
 }
 
 #[test]

@@ -18,7 +18,7 @@ const CHUNK: usize = 120;
 /// A policy that can act for one observation or a batch, with noise or without.
 #[derive(Clone, Debug)]
 pub struct Actor {
-    pub(super) net: MlpEnsemble,
+    pub(crate) net: MlpEnsemble,
     act_dim: usize,
     log_std: [f32; 2],
     /// Actions are a plain Gaussian's, clipped to [-1, 1].

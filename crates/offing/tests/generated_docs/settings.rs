@@ -6,11 +6,13 @@ use super::source::{Declared, Field, Shape, Source, Variant};
 use super::text::{code, prose, table};
 
 /// One algorithm for each struct of settings. Sections follow this order; a table that several share comes once.
-const ROOTS: [(&str, &str); 5] = [
+const ROOTS: [(&str, &str); 7] = [
     ("mopo", "ModelBasedSacConfig"),
     ("morel", "MorelConfig"),
     ("combo", "ComboConfig"),
     ("rambo", "RamboConfig"),
+    ("td3bc", "Td3BcConfig"),
+    ("iql", "IqlAlgorithmConfig"),
     ("bc", "BcConfig"),
 ];
 

@@ -64,7 +64,7 @@ def train(
     """Trains and returns the policy, as ``offing train`` does; the same call goes on with an interrupted run.
 
     ``algorithm`` is mopo, amorel, morel, morel-sac or mobile, each with any estimator (``mopo+sumo``), or combo, rambo,
-    bc. Overrides are settings by dotted name, with ``__`` for the dot: ``pessimism__lambda=5``, ``rollout__length=1``.
+    td3bc, iql, bc. Overrides are settings by dotted name, with ``__`` for the dot: ``pessimism__lambda=5``, ``rollout__length=1``.
     ``policy.path.parent`` is the run directory with metrics, report, checkpoints and ONNX file.
     """
     if dir is None:
