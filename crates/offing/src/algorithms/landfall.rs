@@ -7,27 +7,24 @@
 //! 3. *Long rollouts.* The model is rolled out from states of the dataset and first states of episodes. A trajectory is
 //!    cut where SUMO's score passes the dataset's largest leave-one-out score (Eq. 7 with α = 1).
 
-use ndarray::{Array1, Axis, concatenate};
-use offing_knn::{NeighborIndex, Threads, Tree, TreeConfig};
+use ndarray::{Array1, Axis};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Algorithm;
 use super::config::{Blocks, ModelConfig, RolloutConfig, TrainConfig};
+use super::dataset_constraint::{AdaptiveWeight, Constraint, NearestActions};
+use super::returns::Returns;
 use super::sac_learner::SacLearner;
 use super::session::Session;
 use super::train_loop::{Checkpoint, TrainLoop};
 use crate::batch::{Batch, Mat};
-use crate::data::Dataset;
 use crate::error::{Result, ensure};
 use crate::nn::{Noise, Tensors};
 use crate::pessimism::Pessimism;
 use crate::rollout::ModelRollout;
 use crate::sac::{Actor, ActorTerms, Cloner, Losses, Objective, Sac, SacConfig, Standardiser};
 use crate::uncertainty::UncertaintyConfig;
-
-/// Root mean square of the discounted returns that the critics learn: rewards are scaled to it.
-const RETURN_SCALE: f64 = 100.0;
 
 /// Settings of Landfall.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,21 +64,6 @@ pub struct WarmStart {
     pub steps: u64,
     /// Learning rate of cloning.
     pub lr: f64,
-}
-
-/// The dataset constraint.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Constraint {
-    /// Weight of the critics beside the constraint: λ = weight / mean |Q|. With `spread`, its first value.
-    pub weight: f32,
-    /// Adapt the weight until the policy's mean squared distance from logged actions is this multiple of the clone's, which
-    /// is the spread of the logged actions. Data of many policies so leave more freedom than data of one. Without it, the
-    /// weight stays.
-    pub spread: Option<f32>,
-    /// Factor on standardised states in the search for the nearest row (β). A large one makes the constraint behaviour
-    /// cloning, a small one leaves the actor free to take actions from other states.
-    pub state_scale: f32,
 }
 
 /// Which critics the actor follows.
@@ -128,12 +110,6 @@ impl Default for LandfallConfig {
 impl Default for WarmStart {
     fn default() -> Self {
         Self { steps: 5000, lr: 1e-3 }
-    }
-}
-
-impl Default for Constraint {
-    fn default() -> Self {
-        Self { weight: 2.5, spread: None, state_scale: 2.0 }
     }
 }
 
@@ -358,49 +334,6 @@ pub(super) struct ActorStep {
     distance: f64,
 }
 
-/// The weight of the critics beside the constraint.
-#[derive(Clone, Debug)]
-pub(super) struct AdaptiveWeight {
-    spread: Option<f64>,
-    log_weight: f64,
-    /// Running means of the squared distance from logged actions, of the clone and of the policy.
-    pub(super) of_clone: f64,
-    distance: f64,
-}
-
-impl AdaptiveWeight {
-    /// Share of a new distance in the running means.
-    const SHARE: f64 = 0.01;
-    /// How fast the weight follows.
-    const RATE: f64 = 2e-3;
-
-    pub(super) fn new(cfg: &Constraint) -> Self {
-        let log_weight = f64::from(cfg.weight).ln();
-        Self { spread: cfg.spread.map(f64::from), log_weight, of_clone: 0.0, distance: 0.0 }
-    }
-
-    pub(super) fn value(&self) -> f32 {
-        self.log_weight.exp() as f32
-    }
-
-    /// Takes a distance of the clone into account.
-    pub(super) fn clone_took(&mut self, distance: f64) {
-        let share = if self.of_clone == 0.0 { 1.0 } else { Self::SHARE };
-        self.of_clone += share * (distance - self.of_clone);
-        self.distance = self.of_clone;
-    }
-
-    /// Takes a distance of the policy into account: beyond the allowed spread the weight falls, within it rises.
-    pub(super) fn adapt(&mut self, distance: f64) {
-        self.distance += Self::SHARE * (distance - self.distance);
-        let allowed = self.spread.map(|spread| spread * self.of_clone).filter(|&allowed| allowed > 0.0);
-        if let Some(allowed) = allowed {
-            let room = (1.0 - distance / allowed).clamp(-1.0, 1.0);
-            self.log_weight = (self.log_weight + Self::RATE * room).clamp(0.1f64.ln(), 1000f64.ln());
-        }
-    }
-}
-
 /// What a checkpoint keeps.
 struct State {
     learner: SacLearner,
@@ -418,82 +351,5 @@ impl Checkpoint for State {
         let kept = from.f64("constraint", 3)?;
         (self.weight.log_weight, self.weight.of_clone, self.weight.distance) = (kept[0], kept[1], kept[2]);
         self.learner.load(from)
-    }
-}
-
-/// The logged action nearest to what a policy does.
-pub(super) struct NearestActions<'a> {
-    index: Tree,
-    act: &'a Mat,
-    state_scale: f32,
-}
-
-impl<'a> NearestActions<'a> {
-    pub(super) fn new(
-        rows: &'a Batch,
-        standardiser: &Standardiser,
-        state_scale: f32,
-        threads: usize,
-    ) -> Result<Self> {
-        let mut obs = rows.obs.clone();
-        standardiser.apply(&mut obs);
-        obs *= state_scale;
-        let points = side_by_side(&obs, &rows.act);
-        let config = TreeConfig { threads: Threads::Exactly(threads), ..TreeConfig::default() };
-        Ok(Self { index: Tree::new(&config, points.view())?, act: &rows.act, state_scale })
-    }
-
-    /// The actions of the rows nearest to (s, a), for standardised states.
-    pub(super) fn find(&self, obs: &Mat, act: &Mat) -> Result<Mat> {
-        let points = side_by_side(&(obs * self.state_scale), act);
-        let found = self.index.search(points.view(), 1)?;
-        let rows: Vec<usize> = found.ids.iter().map(|&id| id as usize).collect();
-        Ok(self.act.select(Axis(0), &rows))
-    }
-}
-
-fn side_by_side(left: &Mat, right: &Mat) -> Mat {
-    concatenate(Axis(1), &[left.view(), right.view()]).expect("as many rows on both sides")
-}
-
-/// The data's discounted returns.
-pub(super) struct Returns {
-    /// The return from each row on, scaled.
-    pub(super) values: Vec<f32>,
-    /// Factor on rewards that gives returns their usual size.
-    pub(super) scale: f32,
-    /// Bounds of what any policy can return, scaled.
-    pub(super) least: f32,
-    pub(super) most: f32,
-    /// Mean discounted return, as logged.
-    mean: f64,
-}
-
-impl Returns {
-    /// An episode that the log cuts off counts as if it went on with its mean reward.
-    pub(super) fn of(data: &Dataset, gamma: f64) -> Self {
-        let rew = |row: usize| f64::from(data.rows.rew[row]);
-        let mut values = vec![0.0; data.rows.len()];
-        let horizon = 1.0 / (1.0 - gamma).max(1e-6);
-        for episode in &data.episodes {
-            let Some(last) = episode.clone().last() else { continue };
-            let mean = episode.clone().map(rew).sum::<f64>() / episode.len() as f64;
-            let mut value = if data.rows.done[last] { 0.0 } else { mean * horizon };
-            for row in episode.clone().rev() {
-                value = rew(row) + gamma * value;
-                values[row] = value;
-            }
-        }
-        let rows = values.len().max(1) as f64;
-        let square = values.iter().map(|v| v * v).sum::<f64>() / rows;
-        let scale = if square > 0.0 { RETURN_SCALE / square.sqrt() } else { 1.0 };
-        let bound = |pick: fn(f64, f64) -> f64| (0..values.len()).map(rew).fold(0.0, pick) * horizon * scale;
-        Self {
-            least: bound(f64::min) as f32,
-            most: bound(f64::max) as f32,
-            mean: values.iter().sum::<f64>() / rows,
-            values: values.into_iter().map(|v| (v * scale) as f32).collect(),
-            scale: scale as f32,
-        }
     }
 }

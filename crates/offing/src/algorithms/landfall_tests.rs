@@ -3,8 +3,10 @@
 use ndarray::{Array1, Array2};
 
 use super::config::RolloutConfig;
+use super::dataset_constraint::{AdaptiveWeight, Constraint, NearestActions};
 use super::landfall::*;
 use super::model_based_sac::ModelBasedSacConfig;
+use super::returns::Returns;
 use super::tests::{behaviour_return, outcome, penalise, point_mass_data, small, train_by};
 use crate::batch::{Batch, Mat};
 use crate::nn::{Noise, Tensors, ThreadPool};

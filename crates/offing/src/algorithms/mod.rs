@@ -19,6 +19,8 @@ pub mod config;
 mod session;
 mod train_loop;
 mod sac_learner;
+mod returns;
+pub mod dataset_constraint;
 pub mod model_based_sac;
 pub mod mobile;
 pub mod combo;
