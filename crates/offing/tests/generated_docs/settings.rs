@@ -6,8 +6,9 @@ use super::source::{Declared, Field, Shape, Source, Variant};
 use super::text::{code, prose, table};
 
 /// One algorithm for each struct of settings. Sections follow this order; a table that several share comes once.
-const ROOTS: [(&str, &str); 7] = [
+const ROOTS: [(&str, &str); 8] = [
     ("mopo", "ModelBasedSacConfig"),
+    ("landfall", "LandfallConfig"),
     ("morel", "MorelConfig"),
     ("combo", "ComboConfig"),
     ("rambo", "RamboConfig"),
