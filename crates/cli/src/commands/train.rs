@@ -33,7 +33,8 @@ pub(crate) struct Args {
     /// (morel).
     #[arg(long)]
     pub(crate) preset: Option<String>,
-    /// `quick`: small networks, 50,000 steps, about 15 minutes on one core (mobile and combo an hour).
+    /// `quick`: 200,000 rows, small networks, 50,000 steps, about 15 minutes on one core (mobile and combo an hour).
+    /// `standard`: a million rows, well under an hour.
     #[arg(long)]
     pub(crate) profile: Option<String>,
     /// A TOML file over the preset; the config.toml of a run gives that run again.

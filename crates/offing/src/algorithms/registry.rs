@@ -98,7 +98,10 @@ const ALGORITHMS: &[AlgorithmSpec] = &[
 ];
 
 /// Settings for any algorithm by name: each over its preset.
-const PROFILES: &[(&str, &str)] = &[("quick", include_str!("../../../../presets/quick.toml"))];
+const PROFILES: &[(&str, &str)] = &[
+    ("quick", include_str!("../../../../presets/quick.toml")),
+    ("standard", include_str!("../../../../presets/standard.toml")),
+];
 
 /// What every algorithm changes on AntMaze.
 const ANTMAZE: &str = include_str!("../../../../presets/antmaze.toml");
@@ -338,7 +341,7 @@ mod tests {
         for dataset in generated_names() {
             for spec in Registry::default().specs() {
                 let base = spec.name;
-                for profile in [None, Some("quick")] {
+                for profile in [None, Some("quick"), Some("standard")] {
                     let (layers, _) = named(base).layers(&dataset, None, profile).unwrap();
                     named(base).configure(&layers).unwrap();
                 }
