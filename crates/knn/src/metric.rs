@@ -13,13 +13,9 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// Number used in index files.
+    /// Number used in index files: the place of the variant, which never changes.
     pub(crate) fn code(self) -> u32 {
-        match self {
-            Metric::Euclidean => 0,
-            Metric::Manhattan => 1,
-            Metric::Cosine => 2,
-        }
+        self as u32
     }
 
     /// Inverse of [`Metric::code`].

@@ -91,11 +91,7 @@ impl Pool {
             // No hand-over to another thread: it would cost more than a small batch does.
             return (0..count).map(|i| job(range(i))).collect();
         }
-        let run = || (0..count).into_par_iter().with_max_len(1).map(|i| job(range(i))).collect();
-        match self {
-            Pool::Own(own) => own.install(run),
-            Pool::Ambient | Pool::Inline => run(),
-        }
+        self.enter(|| (0..count).into_par_iter().with_max_len(1).map(|i| job(range(i))).collect())
     }
 
     /// Runs `job` over `data` in chunks of `size`, each with its number.

@@ -11,6 +11,12 @@ macro_rules! invalid {
 }
 pub(crate) use invalid;
 
+/// [`Error::File`] with a formatted message.
+macro_rules! bad_file {
+    ($path:expr, $($message:tt)*) => { $crate::error::Error::file($path, format!($($message)*)) };
+}
+pub(crate) use bad_file;
+
 /// Refuses a setting unless `ok`.
 pub(crate) fn ensure(ok: bool, key: &str, wanted: &str, found: impl std::fmt::Display) -> Result<()> {
     if ok { Ok(()) } else { Err(invalid!("{key}: wanted {wanted}, found {found}")) }

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use safetensors::{Dtype, SafeTensors};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, bad_file};
 use crate::rng::Rng;
 
 /// Chooses an action for one observation.
@@ -116,9 +116,6 @@ impl Layer {
 }
 
 impl TanhGaussian {
-    /// Clamp of log σ where a file has none: that of the first SAC code.
-    const RANGE: [f32; 2] = [-20.0, 2.0];
-
     /// Reads a policy file.
     pub fn load(path: &Path) -> Result<Self> {
         let bytes = std::fs::read(path).map_err(|e| Error::io(path, "read", e))?;
@@ -128,9 +125,9 @@ impl TanhGaussian {
     /// Reads a policy from the content of a safetensors file; `path` is only used in error messages.
     pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<Self> {
         let file = SafeTensors::deserialize(bytes).map_err(|e| {
-            Error::file(
+            bad_file!(
                 path,
-                format!("wanted a policy as safetensors, found something unreadable ({e}); check the path"),
+                "wanted a policy as safetensors, found something unreadable ({e}); check the path"
             )
         })?;
         let mut hidden = BTreeMap::new();
@@ -147,20 +144,7 @@ impl TanhGaussian {
             log_std: layer(&file, "log_std", path)?,
             tanh_units: flag(&file, "tanh_units", path)?,
             clipped: flag(&file, "clipped", path)?,
-            range: match file.names().contains(&"log_std_range") {
-                false => Self::RANGE,
-                true => match tensor(&file, "log_std_range", 1, path)?.0[..] {
-                    [low, high] if low <= high => [low, high],
-                    ref other => {
-                        return Err(bad(
-                            path,
-                            "log_std_range",
-                            "a lower and an upper bound",
-                            &format!("{other:?}"),
-                        ));
-                    }
-                },
-            },
+            range: range(&file, path)?,
         };
         policy.check_widths(path)?;
         Ok(policy)
@@ -249,6 +233,18 @@ fn layer(file: &SafeTensors, name: &str, path: &Path) -> Result<Layer> {
     }
     let transposed = (0..inputs).flat_map(|i| (0..outputs).map(move |o| (o, i)));
     Ok(Layer { weight: transposed.map(|(o, i)| weight[o * inputs + i]).collect(), bias, inputs })
+}
+
+/// The clamp of log σ; where a file has none, that of the first SAC code.
+fn range(file: &SafeTensors, path: &Path) -> Result<[f32; 2]> {
+    const KEY: &str = "log_std_range";
+    if !file.names().contains(&KEY) {
+        return Ok([-20.0, 2.0]);
+    }
+    match tensor(file, KEY, 1, path)?.0[..] {
+        [low, high] if low <= high => Ok([low, high]),
+        ref other => Err(bad(path, KEY, "a lower and an upper bound", &format!("{other:?}"))),
+    }
 }
 
 /// An optional number that says yes or no; without it, no.

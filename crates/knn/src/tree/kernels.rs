@@ -96,7 +96,8 @@ impl Loops {
     }
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
+#[cfg(target_arch = "x86_64")]
 mod tests {
     use super::super::kernels_avx2::Avx2;
     use super::super::kernels_portable::Portable;

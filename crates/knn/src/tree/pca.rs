@@ -107,13 +107,11 @@ fn rotate(a: &mut [f64], vectors: &mut [Vec<f64>], d: usize, p: usize, q: usize)
     let s = t * c;
     for i in 0..d {
         let (x, y) = (a[i * d + p], a[i * d + q]);
-        a[i * d + p] = c * x - s * y;
-        a[i * d + q] = s * x + c * y;
+        (a[i * d + p], a[i * d + q]) = (c * x - s * y, s * x + c * y);
     }
     for i in 0..d {
         let (x, y) = (a[p * d + i], a[q * d + i]);
-        a[p * d + i] = c * x - s * y;
-        a[q * d + i] = s * x + c * y;
+        (a[p * d + i], a[q * d + i]) = (c * x - s * y, s * x + c * y);
     }
     let (left, right) = vectors.split_at_mut(q);
     for (x, y) in left[p].iter_mut().zip(right[0].iter_mut()) {

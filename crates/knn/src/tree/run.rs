@@ -61,16 +61,7 @@ impl Tree {
             });
             (numbers, out)
         });
-        let total = lists.iter().map(|l| l.1.len()).sum();
-        let Some(&first) = lists.first().and_then(|l| l.1.first()) else { return Vec::new() };
-        let mut out = vec![first; total];
-        for (numbers, list) in lists {
-            let each = list.len() / numbers.len();
-            for (items, number) in list.chunks_exact(each).zip(numbers) {
-                out[number as usize * each..(number as usize + 1) * each].copy_from_slice(items);
-            }
-        }
-        out
+        in_order(lists)
     }
 
     /// Queries one task takes: enough tasks to balance, enough queries to share caches.
@@ -124,6 +115,20 @@ impl Tree {
             }
         }
     }
+}
+
+/// Lists of answers, equally many a query, put in the order of the queries' numbers beside them.
+pub(crate) fn in_order<T: Copy>(lists: Vec<(Vec<u32>, Vec<T>)>) -> Vec<T> {
+    let total = lists.iter().map(|l| l.1.len()).sum();
+    let Some(&first) = lists.first().and_then(|l| l.1.first()) else { return Vec::new() };
+    let mut out = vec![first; total];
+    for (numbers, list) in lists {
+        let each = list.len() / numbers.len();
+        for (items, number) in list.chunks_exact(each).zip(numbers) {
+            out[number as usize * each..(number as usize + 1) * each].copy_from_slice(items);
+        }
+    }
+    out
 }
 
 /// # Safety

@@ -3,6 +3,7 @@
 use super::Tree;
 use super::layout::FAN;
 use super::project::Image;
+use super::run::in_order;
 use super::walk::{Job, Task};
 use crate::neighbors::Candidate;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,13 +30,7 @@ impl Tree {
             });
             (numbers, out)
         });
-        let mut out = vec![Candidate::NONE; rows * k];
-        for (numbers, list) in lists {
-            for (items, id) in list.chunks_exact(k).zip(numbers) {
-                out[id as usize * k..(id as usize + 1) * k].copy_from_slice(items);
-            }
-        }
-        out
+        in_order(lists)
     }
 
     /// The search of a stored row for others.

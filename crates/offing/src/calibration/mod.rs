@@ -17,7 +17,7 @@ use crate::algorithms::model_based_sac::ModelBasedSacConfig;
 use crate::algorithms::{self, ModelConfig, RolloutConfig, Session, TrainConfig};
 use crate::data::Dataset;
 use crate::dynamics::{Ensemble, Oracle};
-use crate::error::{Result, invalid};
+use crate::error::{Result, require};
 use crate::pessimism::Pessimism;
 use crate::sac::{Sac, SacConfig};
 use crate::uncertainty::{CustomEstimator, UncertaintyConfig};
@@ -73,9 +73,7 @@ impl StudyConfig {
     /// Finds values that cannot work.
     pub fn validate(&self) -> Result<()> {
         for (name, value) in [("starts", self.starts), ("length", self.length)] {
-            if value == 0 {
-                return Err(invalid!("{name}: wanted at least 1, found 0; the paper has 100"));
-            }
+            require!(value > 0, "{name}: wanted at least 1, found 0; the paper has 100");
         }
         algorithms::validate(&self.training())
     }

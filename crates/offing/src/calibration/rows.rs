@@ -1,8 +1,8 @@
 //! The rows of a study: steps of the model, and the true next states.
 
-use ndarray::{Array1, Axis, concatenate};
+use ndarray::{Array, Array3, ArrayView, Axis, RemoveAxis, concatenate};
 
-use crate::batch::Mat;
+use crate::batch::{Batch, Mat};
 use crate::data::Dataset;
 use crate::dynamics::{DynamicsModel, Ensemble, Members, ModelStep, Oracle, Prediction};
 use crate::error::Result;
@@ -137,31 +137,28 @@ pub(super) fn mean_next(step: &ModelStep) -> Mat {
 }
 
 fn join(steps: &[ModelStep]) -> ModelStep {
-    let mats = |pick: fn(&ModelStep) -> &Mat| {
-        let views: Vec<_> = steps.iter().map(|s| pick(s).view()).collect();
-        concatenate(Axis(0), &views).expect("rows of one width")
-    };
-    let rew = concatenate(Axis(0), &steps.iter().map(|s| s.batch.rew.view()).collect::<Vec<_>>());
-    let done: Array1<bool> = steps.iter().flat_map(|s| s.batch.done.iter().copied()).collect();
-    let member = steps.iter().flat_map(|s| s.member.iter().copied()).collect();
-    let prediction = |pick: fn(&Prediction) -> &ndarray::Array3<f32>| {
-        let views: Option<Vec<_>> =
-            steps.iter().map(|s| s.prediction.as_ref().map(|f| pick(f).view())).collect();
-        views.map(|v| concatenate(Axis(1), &v).expect("members of one number"))
-    };
+    let mats = |pick: fn(&ModelStep) -> &Mat| stacked(0, steps.iter().map(|s| pick(s).view()));
+    let all: Vec<&Prediction> = steps.iter().filter_map(|s| s.prediction.as_ref()).collect();
+    let members = |pick: fn(&Prediction) -> &Array3<f32>| stacked(1, all.iter().map(|p| pick(p).view()));
     ModelStep {
-        batch: crate::batch::Batch {
+        batch: Batch {
             obs: mats(|s| &s.batch.obs),
             act: mats(|s| &s.batch.act),
-            rew: rew.expect("columns join"),
+            rew: stacked(0, steps.iter().map(|s| s.batch.rew.view())),
             next_obs: mats(|s| &s.batch.next_obs),
-            done,
+            done: stacked(0, steps.iter().map(|s| s.batch.done.view())),
         },
-        member,
+        member: stacked(0, steps.iter().map(|s| s.member.view())),
         mean: mats(|s| &s.mean),
         std: mats(|s| &s.std),
-        prediction: prediction(|f| &f.mean)
-            .zip(prediction(|f| &f.std))
-            .map(|(mean, std)| Prediction { mean, std }),
+        prediction: Some(Prediction { mean: members(|p| &p.mean), std: members(|p| &p.std) }),
     }
+}
+
+/// Parts of equal shapes but for one axis, one after the other.
+fn stacked<'a, T: Clone + 'a, D: RemoveAxis>(
+    axis: usize,
+    parts: impl Iterator<Item = ArrayView<'a, T, D>>,
+) -> Array<T, D> {
+    concatenate(Axis(axis), &parts.collect::<Vec<_>>()).expect("parts of one shape")
 }

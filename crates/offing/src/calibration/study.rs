@@ -89,7 +89,7 @@ pub struct Timing {
 }
 
 /// The study of one dataset and seed.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Study {
     /// Rows of the rollouts.
     pub rows: usize,
@@ -125,11 +125,7 @@ pub(super) fn compare_estimators(
         exploded: rows.exploded,
         lost: rows.age.len() - usable.len(),
         clipped: truth.clipped.iter().filter(|c| **c).count(),
-        simulated: true,
-        findings: Vec::new(),
-        timings: Vec::new(),
-        error: Vec::new(),
-        scores: Vec::new(),
+        ..Study::default()
     };
     let scorers = build_scorers(estimators, subject, session)?;
     for variant in VARIANTS {

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::batch::Batch;
 use crate::env::{Env, EnvPool};
-use crate::error::{Result, invalid};
+use crate::error::{Result, require};
 use crate::eval::{Evaluation, evaluate};
 use crate::nn::{Tensors, ThreadPool};
 use crate::policy::{Policy, UniformPolicy};
@@ -120,9 +120,7 @@ impl CollectConfig {
             ("checkpoint_every", self.checkpoint_every),
             ("uniform_steps", self.uniform_steps),
         ] {
-            if value == 0 {
-                return Err(invalid!("{name}: wanted a positive number, found 0"));
-            }
+            require!(value > 0, "{name}: wanted a positive number, found 0");
         }
         self.sac.validate()
     }
@@ -246,12 +244,11 @@ impl Training<'_, '_> {
         self.agent.load(&from.under("agent"))?;
         self.replay.load(&from.under("ring"))?;
         let counters = from.u64("counters", 2)?;
-        if counters[0] != step {
-            return Err(invalid!(
-                "a checkpoint named after step {step} holds step {}; use another copy of the run",
-                counters[0]
-            ));
-        }
+        require!(
+            counters[0] == step,
+            "a checkpoint named after step {step} holds step {}; use another copy of the run",
+            counters[0]
+        );
         let l = from.f64("losses", 5)?;
         self.progress.losses = Losses { critic: l[0], actor: l[1], q: l[2], entropy: l[3], alpha: l[4] };
         (self.progress.step, self.episodes) = (counters[0], counters[1]);

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::snapshot;
 use crate::data::policy_set::medium_mark;
 use crate::env::EnvPool;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, bad_file};
 use crate::eval::evaluate;
 use crate::home::write_atomic;
 use crate::policy::TanhGaussian;
@@ -69,7 +69,7 @@ pub fn publish(
     let medium = medium.ok_or_else(|| {
         let best = scored.iter().map(|(_, score)| *score).fold(f64::NEG_INFINITY, f64::max);
         let found = format!("found {best:.1} at best; train longer");
-        Error::file(run, format!("wanted a snapshot of {task} that scores {mark} or more, {found}"))
+        bad_file!(run, "wanted a snapshot of {task} that scores {mark} or more, {found}")
     })?;
     let mut picks: Vec<(u64, &'static str)> =
         (0..EARLY).map(|i| (nearest(&scored, medium * i / EARLY), "way")).collect();

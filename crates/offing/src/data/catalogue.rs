@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::formats::Format;
 use super::transitions::stem;
-use crate::error::{Error, Result, nearest};
+use crate::error::{Error, Result, invalid, nearest};
 use crate::home::Home;
 use crate::tasks;
 
@@ -144,17 +144,15 @@ impl Catalogue {
             return Err(Error::file(name, "no such file; check the path"));
         }
         let set = GeneratedName::parse(name)?;
-        let mut files = self.generated(name)?;
-        match files.len() {
-            0 => Ok(Located::ToGenerate(set)),
-            1 => Ok(Located::File { path: files.remove(0), origin: Origin::Generated }),
-            _ => {
+        match &self.generated(name)?[..] {
+            [] => Ok(Located::ToGenerate(set)),
+            [path] => Ok(Located::File { path: path.clone(), origin: Origin::Generated }),
+            files => {
                 let list: Vec<String> = files.iter().map(|p| p.display().to_string()).collect();
-                Err(Error::Invalid(format!(
-                    "`{name}` has been generated {} times; give the path of the one you mean: {}",
-                    files.len(),
-                    list.join(", ")
-                )))
+                let (count, list) = (files.len(), list.join(", "));
+                Err(invalid!(
+                    "`{name}` has been generated {count} times; give the path of the one you mean: {list}"
+                ))
             }
         }
     }
@@ -241,17 +239,12 @@ fn split_generated(path: &Path) -> Option<(&str, &str)> {
 fn d4rl_files(id: &str) -> Vec<String> {
     let mut files = vec![format!("{id}.hdf5")];
     let (name, version) = id.split_at(id.len().saturating_sub(3));
-    let stem =
-        tasks::datasets().find(|(known, ..)| known == name).and_then(|(.., flavour)| flavour.d4rl_file);
-    if let Some(stem) = stem {
-        files.push(if version == "-v0" { format!("{stem}.hdf5") } else { format!("{stem}_fixed.hdf5") });
+    let (version, fixed) = if version == "-v0" { ("", "") } else { (version, "_fixed") };
+    let mut sets = tasks::datasets();
+    if let Some(stem) = sets.find(|(known, ..)| known == name).and_then(|(.., flavour)| flavour.d4rl_file) {
+        files.push(format!("{stem}{fixed}.hdf5"));
     } else if let Some((body, flavour)) = name.split_once('-') {
-        let flavour = flavour.replace('-', "_");
-        files.push(if version == "-v0" {
-            format!("{body}_{flavour}.hdf5")
-        } else {
-            format!("{body}_{flavour}{version}.hdf5")
-        });
+        files.push(format!("{body}_{}{version}.hdf5", flavour.replace('-', "_")));
     }
     files
 }

@@ -60,13 +60,8 @@ pub(super) fn check_finite(columns: &FileColumns, path: &Path, format: Format) -
             let key = if names.len() == width { &names[column] } else { &names[0] };
             let column = if width > 1 { format!(", column {column}") } else { String::new() };
             let hint = "repair or remove such rows; `offing data audit` counts them";
-            return Err(Error::key(
-                path,
-                key,
-                "finite numbers",
-                format!("{} in {place}{column}", flat[at]),
-                hint,
-            ));
+            let found = format!("{} in {place}{column}", flat[at]);
+            return Err(Error::key(path, key, "finite numbers", found, hint));
         }
     }
     Ok(())

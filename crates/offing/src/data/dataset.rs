@@ -8,7 +8,7 @@ use ndarray::{Array1, Array2, Axis};
 use super::formats::Format;
 use crate::batch::Batch;
 use crate::checksum::Checksum;
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::rng::Rng;
 
 /// Logged transitions with what is known about where they come from.
@@ -151,12 +151,11 @@ impl Dataset {
     /// A single episode cannot be split.
     pub fn split(&self, share: f64, seed: u64) -> Result<(Self, Self)> {
         let count = self.episodes.len();
-        if count < 2 {
-            return Err(Error::Invalid(format!(
-                "{}: wanted at least two episodes, to hold one back, found {count}; mark where episodes end",
-                self.name
-            )));
-        }
+        require!(
+            count >= 2,
+            "{}: wanted at least two episodes, to hold one back, found {count}; mark where episodes end",
+            self.name
+        );
         let held = ((count as f64 * share).round() as usize).clamp(1, count - 1);
         let mut order = self.shuffled(seed);
         let rest = order.split_off(held);

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::{Dataset, Format, ReadReport, SimColumns};
 use crate::batch::Batch;
 use crate::env::{Env, EnvPool, Spec};
-use crate::error::{Error, Result};
+use crate::error::{Result, invalid, require};
 use crate::policy::Policy;
 use crate::rng::Rng;
 
@@ -80,14 +80,11 @@ pub fn generate(
 ) -> Result<Dataset> {
     let spec = envs.with(|env| env.spec().clone())?;
     let total: usize = blocks.iter().map(|b| b.rows).sum();
-    if total == 0 {
-        return Err(Error::Invalid(format!("{name}: wanted at least one row, found --rows 0")));
-    }
-    if total > MOST_ROWS {
-        return Err(Error::Invalid(format!(
-            "{name}: wanted at most {MOST_ROWS} rows, found --rows {total}; make several sets with different seeds"
-        )));
-    }
+    require!(total > 0, "{name}: wanted at least one row, found --rows 0");
+    require!(
+        total <= MOST_ROWS,
+        "{name}: wanted at most {MOST_ROWS} rows, found --rows {total}; make several sets with different seeds"
+    );
     let mut rows = RecordedRows::default();
     let mut episodes = Vec::new();
     for (number, block) in blocks.iter().enumerate() {
@@ -102,12 +99,11 @@ pub fn generate(
                 .map(|e| envs.with(|env| play(env, block.behaviour, &mut Rng::stream(seed, &stream, e)))?)
                 .collect::<Result<_>>()?;
             next += count;
-            if wave.iter().all(|episode| episode.len() == 0) {
-                return Err(Error::Invalid(format!(
-                    "{name}: the simulator became unstable at the first step of {count} episodes; check the \
-                     policy that acted"
-                )));
-            }
+            require!(
+                wave.iter().any(|episode| episode.len() > 0),
+                "{name}: the simulator became unstable at the first step of {count} episodes; check the \
+                 policy that acted"
+            );
             for episode in wave.iter().filter(|episode| episode.len() > 0) {
                 let start = rows.len();
                 if start < stop {
@@ -201,9 +197,9 @@ impl RecordedRows {
         let n = self.len();
         if let Some(i) = self.next_obs.iter().position(|v| !v.is_finite()) {
             let row = i / spec.obs_dim;
-            return Err(Error::Invalid(format!(
+            return Err(invalid!(
                 "{name}: the simulator gave a non-finite observation at row {row}; check the policy that acted"
-            )));
+            ));
         }
         let sim = self.sim.into_iter().filter(|column| !column.is_empty()).map(|column| matrix(n, column));
         let rows = Batch {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, bad_file};
 
 /// (1000, 17) as Python would print it.
 pub(super) fn show_shape(shape: &[usize]) -> String {
@@ -45,10 +45,7 @@ pub(super) fn some_names<S: AsRef<str>>(names: &[S]) -> String {
 /// A file that breaks off or does not follow its own format, such as an "HDF5 file".
 pub(super) fn damaged(path: &Path, kind: &str, error: impl std::fmt::Display) -> Error {
     let why = one_line(error);
-    Error::file(
-        path,
-        format!("wanted a complete {kind}, found a damaged or truncated one ({why}); get it again"),
-    )
+    bad_file!(path, "wanted a complete {kind}, found a damaged or truncated one ({why}); get it again")
 }
 
 /// A key or column whose content contradicts its format.
@@ -59,7 +56,7 @@ pub(super) fn damaged_key(path: &Path, key: &str, wanted: &str, found: impl std:
 
 /// A writer of another library failed.
 pub(super) fn cannot_write(path: &Path, error: impl std::fmt::Display) -> Error {
-    Error::file(path, format!("cannot write it: {}", one_line(error)))
+    bad_file!(path, "cannot write it: {}", one_line(error))
 }
 
 /// Half precision is too coarse for states, so readers refuse it.

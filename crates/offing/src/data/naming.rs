@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use super::messages::escaped;
 use super::options::ReadOptions;
 use super::transitions::FileColumns;
 use crate::error::{Error, Result};
@@ -39,37 +40,30 @@ pub(super) fn name_of(
     options: &ReadOptions,
     notes: &mut Vec<String>,
 ) -> Result<String> {
-    let widths = (columns.obs.ncols(), columns.act.ncols());
+    let (obs, act) = (columns.obs.ncols(), columns.act.ncols());
     let set = columns.meta.get("made_by").and(columns.meta.get("set"));
     let name = match (set, &options.name) {
         (Some(set), _) => set.clone(),
         (None, Some(name)) => name.clone(),
         (None, None) => super::transitions::stem(path),
     };
-    let Some(task) = body_of(&name).filter(|task| !fits(task, widths)) else { return Ok(name) };
+    let Some(task) = body_of(&name).filter(|task| !fits(task, (obs, act))) else { return Ok(name) };
     // Whoever chose columns knows that they are no longer the task's.
     let chosen = options.columns.is_some() || options.minari_obs.is_some();
     if set.is_some() && !chosen {
-        return Err(Error::key(
-            path,
-            "metadata/set",
-            format!("{}, as {} has", shape(task), task.body()),
-            format!("`{}` with {} and {}", super::messages::escaped(&name), widths.0, widths.1),
-            "the file was changed after offing wrote it: make it again, or remove `made_by` and `set`",
-        ));
+        let wanted = format!("{}, as {} has", shape(task), task.body());
+        let found = format!("`{}` with {obs} and {act}", escaped(&name));
+        let hint = "the file was changed after offing wrote it: make it again, or remove `made_by` and `set`";
+        return Err(Error::key(path, "metadata/set", wanted, found, hint));
     }
     let other = format!("own-{name}");
-    notes.insert(
-        0,
-        format!(
-            "named like {}, which has {}; these have {} and {}, so offing treats it as data of another task and calls it `{}`",
-            task.body(),
-            shape(task),
-            widths.0,
-            widths.1,
-            super::messages::escaped(&other)
-        ),
+    let note = format!(
+        "named like {}, which has {}; these have {obs} and {act}, so offing treats it as data of another task and calls it `{}`",
+        task.body(),
+        shape(task),
+        escaped(&other)
     );
+    notes.insert(0, note);
     Ok(other)
 }
 

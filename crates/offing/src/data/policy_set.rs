@@ -11,7 +11,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::catalogue::GeneratedName;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, bad_file};
 use crate::policy::TanhGaussian;
 use crate::tasks;
 
@@ -58,10 +58,7 @@ impl LoadedPolicy {
         }
         let (inputs, actions) = wanted;
         let found = format!("found {} and {}; give {advice}", found.0, found.1);
-        Err(Error::file(
-            &self.file,
-            format!("wanted {whose} with {inputs} inputs and {actions} actions, {found}"),
-        ))
+        Err(bad_file!(&self.file, "wanted {whose} with {inputs} inputs and {actions} actions, {found}"))
     }
 }
 
@@ -160,18 +157,13 @@ impl PolicySet {
 
     fn missing(&self, task: &str, number: &str) -> Error {
         let wanted = format!("{task}-<{number}>.safetensors");
-        Error::file(
-            &self.dir,
-            format!("wanted a policy file {wanted}, found none; give another --policies directory"),
-        )
+        bad_file!(&self.dir, "wanted a policy file {wanted}, found none; give another --policies directory")
     }
 
     fn unscored(&self, flavour: &str, task: &str, wanted: &str) -> Error {
-        Error::file(
+        bad_file!(
             self.dir.join("index.json"),
-            format!(
-                "wanted {wanted} for {task}, found none; name the snapshot yourself with --{flavour} NUMBER"
-            ),
+            "wanted {wanted} for {task}, found none; name the snapshot yourself with --{flavour} NUMBER"
         )
     }
 }
@@ -179,7 +171,7 @@ impl PolicySet {
 fn read_index(text: &[u8], path: &Path) -> Result<Vec<IndexEntry>> {
     let wanted = r#"a list of {"file", "normalized"}"#;
     serde_json::from_slice(text)
-        .map_err(|e| Error::file(path, format!("wanted {wanted}, found otherwise ({e}); fix or remove it")))
+        .map_err(|e| bad_file!(path, "wanted {wanted}, found otherwise ({e}); fix or remove it"))
 }
 
 /// The snapshots among some file names, by task and number.

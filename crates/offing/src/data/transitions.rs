@@ -21,7 +21,7 @@ use super::naming;
 use super::options::{ReadOptions, TerminalNext};
 use super::reset_detection::StepScale;
 use crate::batch::{Batch, Mat};
-use crate::error::{Error, Result};
+use crate::error::{Result, bad_file};
 
 /// What a file holds, one entry a row.
 #[derive(Default)]
@@ -86,13 +86,11 @@ pub(super) fn assemble(
     dropped.retain(|(_, count)| *count > 0);
     if kept.is_empty() {
         let reasons: Vec<String> = dropped.iter().map(|(why, n)| format!("{n} {why}")).collect();
-        return Err(Error::file(
+        return Err(bad_file!(
             path,
-            format!(
-                "wanted at least one transition, found none ({rows_in_file} rows in the file; {}); \
+            "wanted at least one transition, found none ({rows_in_file} rows in the file; {}); \
                  add next observations to the file",
-                reasons.join(", ")
-            ),
+            reasons.join(", ")
         ));
     }
     let cut = cut_after(&columns, &kept, &follows);

@@ -18,13 +18,18 @@ use super::termination::TerminationConfig;
 use super::trainer::{FitProgress, FitReport, Trainer};
 use crate::batch::Batch;
 use crate::checksum::{Checksum, of_bytes};
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, bad_file, invalid};
 use crate::home::{Home, write_atomic, write_json};
 use crate::nn::{Tensors, ThreadPool};
 
 /// Counts changes of the training code or of the files that make older models no longer what a fit would
 /// give.
 const VERSION: u32 = 1;
+
+// The files in a model's directory.
+const MODEL: &str = "model.safetensors";
+const REPORT: &str = "report.json";
+const TRAINER: &str = "trainer.safetensors";
 
 /// Gradient steps between checkpoints: half a minute at the paper's size, next to nothing lost or spent.
 const CHECKPOINT_EVERY: u64 = 500;
@@ -109,12 +114,9 @@ fn fit_cached_every(
         progress(FitEvent::Note("another process is fitting this model; waiting for it".into()))
     })?;
     let dir = home.dir("models")?.join(&key);
-    let mut found = None;
-    match find(&dir, pool) {
-        Ok(kept) => found = kept,
-        Err(error) => progress(FitEvent::Note(format!("{error}; fitting it again")))?,
-    }
-    let found = match found {
+    let kept = find(&dir, pool)
+        .or_else(|error| progress(FitEvent::Note(format!("{error}; fitting it again"))).map(|()| None))?;
+    let found = match kept {
         Some(found) => found,
         None => {
             let mut trainer = Trainer::new(fit.config, fit.rows, fit.seed, pool)?;
@@ -127,7 +129,7 @@ fn fit_cached_every(
 
 /// Whether [`fit_cached`] would find the model finished.
 pub fn is_cached(home: &Home, fit: &FitRequest<'_>) -> Result<bool> {
-    Ok(report_file(&home.root().join("models").join(key(fit)?)).exists())
+    Ok(home.root().join("models").join(key(fit)?).join(REPORT).exists())
 }
 
 /// Name of a model: a hash of everything its weights follow from.
@@ -147,28 +149,16 @@ pub fn key(fit: &FitRequest<'_>) -> Result<String> {
     Ok(sum.finish()[..32].to_string())
 }
 
-fn model_file(dir: &Path) -> PathBuf {
-    dir.join("model.safetensors")
-}
-
-fn report_file(dir: &Path) -> PathBuf {
-    dir.join("report.json")
-}
-
-fn trainer_file(dir: &Path) -> PathBuf {
-    dir.join("trainer.safetensors")
-}
-
 /// The finished model in `dir`, none when there is none yet, an error when it is damaged.
 fn find(dir: &Path, pool: &ThreadPool) -> Result<Option<CachedModel>> {
-    let path = report_file(dir);
+    let path = dir.join(REPORT);
     if !path.exists() {
         return Ok(None);
     }
     let text = fs::read_to_string(&path).map_err(|e| Error::io(&path, "read", e))?;
     let report: SavedReport = serde_json::from_str(&text)
-        .map_err(|e| Error::file(&path, format!("wanted a model's report, found a damaged file ({e})")))?;
-    let path = model_file(dir);
+        .map_err(|e| bad_file!(&path, "wanted a model's report, found a damaged file ({e})"))?;
+    let path = dir.join(MODEL);
     let bytes = fs::read(&path).map_err(|e| Error::io(&path, "read", e))?;
     if of_bytes(&bytes) != report.model_sha256 {
         return Err(Error::file(&path, "wanted the model its report describes, found other content"));
@@ -187,7 +177,7 @@ fn train(
     every: u64,
     progress: &mut dyn FnMut(FitEvent<'_>) -> Result<()>,
 ) -> Result<()> {
-    let path = trainer_file(dir);
+    let path = dir.join(TRAINER);
     if path.exists() {
         let bytes = fs::read(&path).map_err(|e| Error::io(&path, "read", e))?;
         let note = match unsealed(&bytes).and_then(Tensors::from_bytes).and_then(|t| trainer.load(&t)) {
@@ -225,11 +215,11 @@ fn keep(trainer: Trainer<'_>, fit: &FitRequest<'_>, dir: &Path) -> Result<Cached
     let (report, now) = (trainer.report().clone(), trainer.now());
     let model = trainer.finish()?;
     let bytes = model.save().to_bytes()?;
-    let path = report_file(dir);
+    let path = dir.join(REPORT);
     if path.exists() {
         fs::remove_file(&path).map_err(|e| Error::io(&path, "remove", e))?;
     }
-    write_atomic(&model_file(dir), |file| file.write_all(&bytes))?;
+    write_atomic(&dir.join(MODEL), |file| file.write_all(&bytes))?;
     let written = SavedReport {
         version: VERSION,
         model_sha256: of_bytes(&bytes),
@@ -241,7 +231,7 @@ fn keep(trainer: Trainer<'_>, fit: &FitRequest<'_>, dir: &Path) -> Result<Cached
     };
     write_json(&path, &written)?;
     // The model is safe; a checkpoint that cannot be removed only takes space.
-    let _ = fs::remove_file(trainer_file(dir));
+    let _ = fs::remove_file(dir.join(TRAINER));
     let (epochs, updates) = (now.epoch, now.updates);
     Ok(CachedModel { model, report, epochs, updates, fresh: true, dir: dir.to_path_buf() })
 }
@@ -310,7 +300,7 @@ mod tests {
         assert!(first.fresh && !second.fresh);
         assert_eq!(bytes(&first), bytes(&second));
         assert_eq!((first.report, first.epochs), (second.report, second.epochs));
-        assert!(!trainer_file(&second.dir).exists(), "no checkpoint is left behind");
+        assert!(!second.dir.join(TRAINER).exists(), "no checkpoint is left behind");
     }
 
     #[test]
@@ -334,7 +324,7 @@ mod tests {
         let (dir, rows, config) = (tempfile::tempdir().unwrap(), rows(), config());
         let home = Home::new(dir.path());
         let good = call(&home, fit(&rows, &config), None).0.unwrap();
-        for file in [model_file(&good.dir), report_file(&good.dir)] {
+        for file in [good.dir.join(MODEL), good.dir.join(REPORT)] {
             let mut content = fs::read(&file).unwrap();
             let middle = content.len() / 2;
             content[middle] ^= 0x10;
@@ -345,8 +335,8 @@ mod tests {
             assert_eq!(bytes(&again), bytes(&good));
         }
         // A damaged checkpoint of a fit that was killed.
-        fs::remove_file(report_file(&good.dir)).unwrap();
-        fs::write(trainer_file(&good.dir), b"half a checkpoint, and more than 32 bytes of it").unwrap();
+        fs::remove_file(good.dir.join(REPORT)).unwrap();
+        fs::write(good.dir.join(TRAINER), b"half a checkpoint, and more than 32 bytes of it").unwrap();
         let (again, said) = call(&home, fit(&rows, &config), None);
         assert_eq!(bytes(&again.unwrap()), bytes(&good));
         assert!(said[0].contains("from the start"), "{said:?}");

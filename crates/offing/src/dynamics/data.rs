@@ -108,14 +108,13 @@ pub(super) fn moments(
 pub fn check_rows(rows: &Batch) -> Result<()> {
     let n = rows.len();
     let lengths = [rows.obs.nrows(), rows.act.nrows(), rows.next_obs.nrows(), rows.done.len()];
-    if lengths.iter().any(|&l| l != n) || rows.next_obs.ncols() != rows.obs_dim() {
-        return Err(invalid!(
-            "training rows: wanted columns of one length and s' as wide as s, found lengths {lengths:?} and {n}, \
-             widths {} and {}",
-            rows.obs_dim(),
-            rows.next_obs.ncols()
-        ));
-    }
+    require!(
+        lengths == [n; 4] && rows.next_obs.ncols() == rows.obs_dim(),
+        "training rows: wanted columns of one length and s' as wide as s, found lengths {lengths:?} and {n}, \
+         widths {} and {}",
+        rows.obs_dim(),
+        rows.next_obs.ncols()
+    );
     require!(
         rows.obs_dim() > 0 && rows.act_dim() > 0,
         "training rows: wanted at least one observation and one action column"

@@ -79,11 +79,6 @@ impl Expression {
     pub fn holds(&self, prev: &[f32], act: &[f32], obs: &[f32]) -> bool {
         (self.holds)(&StepView { prev, act, obs })
     }
-
-    /// The condition as written.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
 }
 
 impl fmt::Debug for Expression {

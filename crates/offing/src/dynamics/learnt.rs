@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::data::{Scaler, check_rows, split};
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result, invalid, require};
-use crate::nn::{Activation, Fitter, Init, Keep, MlpEnsemble, Shape, Tensors, ThreadPool, Weights, math};
+use crate::nn::{Activation, Fitter, Init, Keep, MlpEnsemble, Shape, ThreadPool, Weights, math};
 use crate::rng::Rng;
 
 /// How the classifier is trained.
@@ -69,10 +69,6 @@ pub struct LearnedTermination {
     scaler: Scaler,
     /// Logit from which a step counts as the end.
     cut: f32,
-    /// Of held-out terminals, the share that is found; NaN when none were held out.
-    pub recall: f64,
-    /// Of held-out rows called terminal, the share that is; NaN when none were called.
-    pub precision: f64,
 }
 
 impl LearnedTermination {
@@ -80,7 +76,7 @@ impl LearnedTermination {
     pub fn fit(cfg: &LearnedConfig, rows: &Batch, seed: u64) -> Result<Self> {
         check_rows(rows)?;
         cfg.validate_for(rows)?;
-        let (train, held) = split(rows.len(), 0.1, 10_000, seed);
+        let (train, _) = split(rows.len(), 0.1, 10_000, seed);
         let (ended, others): (Vec<u32>, Vec<u32>) = train.iter().partition(|&&r| rows.done[r as usize]);
         if ended.is_empty() || others.is_empty() {
             return Err(one_sided(ended.len(), others.len()));
@@ -116,9 +112,7 @@ impl LearnedTermination {
         // Trained at even odds: p/(1−p) of the data is the network's odds times ended/others.
         let odds = (ended.len() as f32 / others.len() as f32).ln();
         let cut = (cfg.threshold / (1.0 - cfg.threshold)).ln() - odds;
-        let mut learnt = Self { stack, scaler, cut, recall: f64::NAN, precision: f64::NAN };
-        learnt.measure(&rows.select(&held.iter().map(|&r| r as usize).collect::<Vec<_>>()));
-        Ok(learnt)
+        Ok(Self { stack, scaler, cut })
     }
 
     /// Whether each step ended its episode.
@@ -127,39 +121,6 @@ impl LearnedTermination {
         let load = |row: usize, x: &mut [f32]| self.scaler.apply(columns(obs, act, next_obs, row), x);
         self.stack.predict(&ThreadPool::new(1), (0, Weights::Current), (&mut logits, 1), load);
         logits.iter().map(|logit| *logit > self.cut || !logit.is_finite()).collect()
-    }
-
-    /// The classifier as named tensors.
-    pub fn save(&self) -> Tensors {
-        let mut out = Tensors::default();
-        self.stack.save("termination", &mut out);
-        self.scaler.save("", &mut out);
-        out.put_f64("cut_recall_precision", &[f64::from(self.cut), self.recall, self.precision]);
-        out
-    }
-
-    /// Reads what [`LearnedTermination::save`] wrote, for a classifier of the given configuration and input widths.
-    pub fn load(cfg: &LearnedConfig, obs_dim: usize, act_dim: usize, from: &Tensors) -> Result<Self> {
-        let width = 2 * obs_dim + act_dim;
-        let mut stack =
-            MlpEnsemble::zeros(Shape::new(width, &cfg.hidden, 1, Activation::Relu), 1, Keep::Moments);
-        stack.load("termination", from)?;
-        let rest = from.f64("cut_recall_precision", 3)?;
-        Ok(Self {
-            stack,
-            scaler: Scaler::from_tensors("", from, width)?,
-            cut: rest[0] as f32,
-            recall: rest[1],
-            precision: rest[2],
-        })
-    }
-
-    /// Recall and precision on held-out rows.
-    fn measure(&mut self, held: &Batch) {
-        let called = self.done(&held.obs, &held.act, &held.next_obs);
-        let both = called.iter().zip(&held.done).filter(|(a, b)| **a && **b).count() as f64;
-        self.recall = both / held.done.iter().filter(|d| **d).count() as f64;
-        self.precision = both / called.iter().filter(|d| **d).count() as f64;
     }
 }
 
@@ -184,17 +145,15 @@ mod tests {
 
     #[test]
     fn it_finds_the_rule_behind_the_terminals() {
-        let learnt =
-            LearnedTermination::fit(&LearnedConfig { updates: 1500, ..Default::default() }, &world(8000), 0)
-                .unwrap();
-        assert!(learnt.recall > 0.9 && learnt.precision > 0.9, "{} {}", learnt.recall, learnt.precision);
-        let kept = Tensors::from_bytes(&learnt.save().to_bytes().unwrap()).unwrap();
-        let back = LearnedTermination::load(&LearnedConfig::default(), 3, 1, &kept).unwrap();
-        let other = world(500);
-        assert_eq!(
-            learnt.done(&other.obs, &other.act, &other.next_obs),
-            back.done(&other.obs, &other.act, &other.next_obs)
-        );
+        let (rows, cfg) = (world(8000), LearnedConfig { updates: 1500, ..Default::default() });
+        let learnt = LearnedTermination::fit(&cfg, &rows, 0).unwrap();
+        let held: Vec<usize> = split(8000, 0.1, 10_000, 0).1.iter().map(|&row| row as usize).collect();
+        let held = rows.select(&held);
+        let called = learnt.done(&held.obs, &held.act, &held.next_obs);
+        let both = called.iter().zip(&held.done).filter(|(a, b)| **a && **b).count() as f64;
+        let count = |flags: &Array1<bool>| flags.iter().filter(|flag| **flag).count() as f64;
+        let (recall, precision) = (both / count(&held.done), both / count(&called));
+        assert!(recall > 0.9 && precision > 0.9, "{recall} {precision}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::oracle::Oracle;
 use super::{DynamicsModel, Members};
 use crate::batch::{Batch, Mat};
 use crate::data::Dataset;
-use crate::error::{Result, invalid};
+use crate::error::{Result, invalid, require};
 use crate::rng::Rng;
 
 /// Where to measure.
@@ -77,13 +77,12 @@ pub fn open_loop(
         [&lost.clipped, &lost.unstable, &lost.unreadable].iter().all(|l| l.binary_search(i).is_err())
     };
     let kept: Vec<usize> = (0..starts.len()).filter(gone).collect();
-    if kept.is_empty() {
-        return Err(invalid!(
-            "none of {} windows could be replayed in the simulator exactly; check that the data are of {}",
-            starts.len(),
-            oracle.spec().task
-        ));
-    }
+    require!(
+        !kept.is_empty(),
+        "none of {} windows could be replayed in the simulator exactly; check that the data are of {}",
+        starts.len(),
+        oracle.spec().task
+    );
     let starts: Vec<usize> = kept.iter().map(|&i| starts[i]).collect();
     let truth_obs = truth.obs.select(Axis(0), &kept);
     let (first, acts) = (data.rows.obs.select(Axis(0), &starts), acts_at(&starts));

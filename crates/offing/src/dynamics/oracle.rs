@@ -7,7 +7,7 @@
 //! let make = || Ok(Box::new(PointMass::new()) as Box<dyn Env>);
 //! let oracle = Oracle::new(EnvPool::new(make)).unwrap();
 //! let replay = oracle.replay(&Mat::ones((5, 4)), &Mat::zeros((5, 2))).unwrap();
-//! assert!(replay.lost.is_empty() && replay.batch.next_obs[[0, 0]] > 1.0);
+//! assert!(replay.lost == Default::default() && replay.batch.next_obs[[0, 0]] > 1.0);
 //! ```
 
 use std::sync::{Mutex, PoisonError};
@@ -84,11 +84,6 @@ enum RowOutcome {
 }
 
 impl LostRows {
-    /// True when every row is exact.
-    pub fn is_empty(&self) -> bool {
-        self.clipped.is_empty() && self.unstable.is_empty() && self.unreadable.is_empty()
-    }
-
     fn of(fates: impl Iterator<Item = RowOutcome>) -> Self {
         let mut lost = Self::default();
         for (row, fate) in fates.enumerate() {

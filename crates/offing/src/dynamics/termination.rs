@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::expression::Expression;
 use super::learnt::{LearnedConfig, LearnedTermination};
 use crate::batch::{Batch, Mat};
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, invalid, require};
 use crate::tasks::{self, TaskTermination};
 
 /// When imagined episodes end: never, by the rule of a known body, by a condition, or by a classifier. A state with an
@@ -67,21 +67,8 @@ fn default_radius() -> f32 {
 pub enum Termination {
     /// Never.
     Never,
-    /// An entry reaches this magnitude.
-    Limit(f32),
-    /// Hopper's rule.
-    Hopper,
-    /// Walker2d's rule, with an optional limit on every entry.
-    Walker2d(Option<f32>),
-    /// Ant's rule.
-    Ant,
-    /// Goal reached.
-    AntMaze {
-        /// The goal's position.
-        goal: [f32; 2],
-        /// Distance that counts as reached.
-        radius: f32,
-    },
+    /// The rule of a known body, which looks at the new state only.
+    Body(TerminationConfig),
     /// A condition for staying alive.
     Alive(Expression),
     /// A classifier.
@@ -117,34 +104,45 @@ impl TerminationConfig {
     /// Builds the rule for states of these rows; only a learnt one looks at more than their widths.
     pub fn build(&self, rows: &Batch, seed: u64) -> Result<Termination> {
         let obs = rows.obs_dim();
-        let needs = |wanted: usize, body: &str| {
-            if obs >= wanted {
-                return Ok(());
-            }
-            Err(invalid!(
-                "termination of {body}: wanted states of at least {wanted} entries, found {obs}; choose another \
-                 model.termination.kind"
-            ))
+        let body = match self {
+            Self::Hopper {} => Some("hopper"),
+            Self::Walker2d { .. } => Some("walker2d"),
+            Self::AntMaze { .. } => Some("antmaze"),
+            _ => None,
         };
+        if let Some(body) = body {
+            require!(
+                obs >= 2,
+                "termination of {body}: wanted states of at least 2 entries, found {obs}; choose another \
+                 model.termination.kind"
+            );
+        }
         Ok(match self {
-            Self::Never {} | Self::HalfCheetah { limit: None } => Termination::Never,
-            Self::HalfCheetah { limit: Some(limit) } => Termination::Limit(*limit),
-            Self::Hopper {} => needs(2, "hopper").map(|()| Termination::Hopper)?,
-            Self::Walker2d { limit } => needs(2, "walker2d").map(|()| Termination::Walker2d(*limit))?,
-            Self::Ant {} => Termination::Ant,
-            Self::AntMaze { goal, radius } => {
-                needs(2, "antmaze")?;
-                Termination::AntMaze { goal: *goal, radius: *radius }
-            }
             Self::Expression { alive } => {
                 let parsed = Expression::parse(alive, obs, rows.act_dim());
-                let named = |e: Error| invalid!("model.termination.alive: {e}");
-                Termination::Alive(parsed.map_err(named)?)
+                Termination::Alive(parsed.map_err(|e| invalid!("model.termination.alive: {e}"))?)
             }
             Self::Learnt { classifier } => {
                 Termination::Learnt(Box::new(LearnedTermination::fit(classifier, rows, seed)?))
             }
+            body => Termination::Body(body.clone()),
         })
+    }
+
+    /// The rules of known bodies, which look at the new state only.
+    fn ends(&self, next: ArrayView1<'_, f32>) -> bool {
+        let beyond = |from: usize, limit: f32| next.iter().skip(from).any(|x| x.abs() >= limit);
+        match self {
+            Self::HalfCheetah { limit } => limit.is_some_and(|limit| beyond(0, limit)),
+            Self::Hopper {} => !(next[0] > 0.7 && next[1].abs() < 0.2) || beyond(1, 100.0),
+            Self::Walker2d { limit } => {
+                let upright = next[0] > 0.8 && next[0] < 2.0 && next[1].abs() < 1.0;
+                !upright || limit.is_some_and(|limit| beyond(0, limit))
+            }
+            Self::Ant {} => !(0.2..=1.0).contains(&next[0]),
+            Self::AntMaze { goal, radius } => (next[0] - goal[0]).hypot(next[1] - goal[1]) <= *radius,
+            Self::Never {} | Self::Expression { .. } | Self::Learnt { .. } => false,
+        }
     }
 }
 
@@ -158,28 +156,13 @@ impl Termination {
                 rows.map(|((s, a), n)| !alive.holds(&slice(s), &slice(a), &slice(n))).collect()
             }
             Self::Learnt(learnt) => learnt.done(obs, act, next_obs),
-            _ => next_obs.rows().into_iter().map(|row| self.ends(row)).collect(),
+            Self::Body(rule) => next_obs.rows().into_iter().map(|row| rule.ends(row)).collect(),
+            Self::Never => Array1::from_elem(next_obs.nrows(), false),
         };
         for (done, row) in done.iter_mut().zip(next_obs.rows()) {
             *done |= row.iter().any(|x| !x.is_finite());
         }
         done
-    }
-
-    /// The rules that look at the new state only.
-    fn ends(&self, next: ArrayView1<'_, f32>) -> bool {
-        let beyond = |from: usize, limit: f32| next.iter().skip(from).any(|x| x.abs() >= limit);
-        match self {
-            Self::Limit(limit) => beyond(0, *limit),
-            Self::Hopper => !(next[0] > 0.7 && next[1].abs() < 0.2) || beyond(1, 100.0),
-            Self::Walker2d(limit) => {
-                let upright = next[0] > 0.8 && next[0] < 2.0 && next[1].abs() < 1.0;
-                !upright || limit.is_some_and(|limit| beyond(0, limit))
-            }
-            Self::Ant => !(0.2..=1.0).contains(&next[0]),
-            Self::AntMaze { goal, radius } => (next[0] - goal[0]).hypot(next[1] - goal[1]) <= *radius,
-            Self::Never | Self::Alive(_) | Self::Learnt(_) => false,
-        }
     }
 }
 

@@ -12,7 +12,7 @@
 //! ```
 
 use super::{Env, Physics, Resumed, SimState, Simulators, Spec, StepResult};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 use crate::rng::Rng;
 
 const DT: f64 = 0.1;
@@ -84,12 +84,10 @@ impl Env for PointMass {
     }
 
     fn resume_from(&mut self, obs: &[f64]) -> Result<Resumed> {
-        self.obs = obs.try_into().map_err(|_| {
-            Error::Invalid(format!(
-                "a point-mass state has 4 entries, found {}; give x, y, vx, vy",
-                obs.len()
-            ))
-        })?;
+        let found = obs.len();
+        self.obs = obs
+            .try_into()
+            .map_err(|_| invalid!("a point-mass state has 4 entries, found {found}; give x, y, vx, vy"))?;
         self.steps = 0;
         Ok(Resumed::default())
     }

@@ -4,7 +4,7 @@ use super::config::BaselineConfig;
 use super::policy::Standardizer;
 use super::regression::Regression;
 use crate::batch::Mat;
-use crate::error::{Result, invalid};
+use crate::error::{Result, require};
 use crate::nn::{Activation, Init, Keep, MlpEnsemble, Shape, Tensors, ThreadPool, Weights};
 use crate::rng::Rng;
 
@@ -67,12 +67,11 @@ impl Baseline {
             let target = |row: usize, _: usize| (f64::from(returns[row]) / scale) as f32;
             loss = self.regression.pass(pool, (returns.len(), batch), load, target, rng, &mut || Ok(()))?;
         }
-        if !loss.is_finite() {
-            return Err(invalid!(
-                "the baseline's loss became {loss} after {} steps; lower npg.baseline.lr",
-                self.regression.fitter.steps
-            ));
-        }
+        require!(
+            loss.is_finite(),
+            "the baseline's loss became {loss} after {} steps; lower npg.baseline.lr",
+            self.regression.fitter.steps
+        );
         Ok(loss * scale.powi(2) / square.max(1e-12))
     }
 

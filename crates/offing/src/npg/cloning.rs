@@ -4,7 +4,7 @@ use super::config::NpgConfig;
 use super::policy::GaussianPolicy;
 use super::regression::Regression;
 use crate::batch::Batch;
-use crate::error::{Result, invalid};
+use crate::error::{Result, require};
 use crate::nn::ThreadPool;
 use crate::rng::Rng;
 
@@ -25,11 +25,10 @@ pub fn clone_behaviour(
     for _ in 0..cfg.clone_epochs {
         loss = regression.pass(pool, (data.len(), batch), load, |row, j| data.act[[row, j]], rng, tick)?;
     }
-    if !loss.is_finite() {
-        return Err(invalid!(
-            "the cloning loss became {loss}; check the data for non-finite values, or lower npg.clone_lr"
-        ));
-    }
+    require!(
+        loss.is_finite(),
+        "the cloning loss became {loss}; check the data for non-finite values, or lower npg.clone_lr"
+    );
     policy.net.copy_weights(0, &regression.net, 0);
     Ok(loss)
 }

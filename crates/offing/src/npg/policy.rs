@@ -91,11 +91,6 @@ impl GaussianPolicy {
         self.log_std.len()
     }
 
-    /// log σ of each action.
-    pub fn log_std(&self) -> &[f32] {
-        &self.log_std
-    }
-
     /// Entropy of the distribution before clipping, in nats.
     pub fn entropy(&self) -> f64 {
         let half = 0.5 * (1.0 + std::f64::consts::TAU.ln());

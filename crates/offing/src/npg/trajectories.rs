@@ -39,15 +39,8 @@ pub fn trajectories(start: &[u32], done: impl Fn(usize) -> bool, horizon: usize)
 
 /// Discounted sum of the rewards from each row on to the end of its trajectory.
 pub fn returns(trajectories: &[Trajectory], rewards: &[f32], gamma: f64) -> Vec<f32> {
-    let mut out = vec![0.0; rewards.len()];
-    for path in trajectories {
-        let mut sum = 0.0;
-        for &row in path.rows.iter().rev() {
-            sum = f64::from(rewards[row as usize]) + gamma * sum;
-            out[row as usize] = sum as f32;
-        }
-    }
-    out
+    // The advantage over a baseline of 0, with every later reward in it.
+    advantages(trajectories, rewards, &vec![0.0; rewards.len()], (gamma, 1.0), Bootstrap::Zero)
 }
 
 /// Generalised advantages (Schulman et al. 2016): Σ_k (γλ)^k δ_{t+k}, with δ_t = r_t + γ b_{t+1} − b_t.

@@ -38,7 +38,7 @@ impl Checkpoints {
     pub(super) fn save(&self, step: u64, state: &Tensors) -> Result<()> {
         let bytes = state.to_bytes()?;
         write_atomic(&self.path(step), |f| f.write_all(&bytes))?;
-        let steps = self.steps();
+        let steps = steps_in(&self.dir);
         for old in &steps[..steps.len().saturating_sub(KEPT)] {
             // An old checkpoint too many does no harm.
             let _ = fs::remove_file(self.path(*old));
@@ -49,7 +49,7 @@ impl Checkpoints {
     /// The newest checkpoint that is whole, and a line for each newer one that is not.
     pub(super) fn newest(&self) -> (Option<(u64, Tensors)>, Vec<String>) {
         let mut refused = Vec::new();
-        for step in self.steps().into_iter().rev() {
+        for step in steps_in(&self.dir).into_iter().rev() {
             let path = self.path(step);
             let read = fs::read(&path)
                 .map_err(|e| Error::io(&path, "read", e).to_string())
@@ -64,11 +64,6 @@ impl Checkpoints {
             }
         }
         (None, refused)
-    }
-
-    /// Steps of all checkpoints, oldest first.
-    fn steps(&self) -> Vec<u64> {
-        steps_in(&self.dir)
     }
 
     fn path(&self, step: u64) -> PathBuf {

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, bad_file};
 
 /// One line of a metrics file.
 pub type Record = serde_json::Map<String, serde_json::Value>;
@@ -71,9 +71,10 @@ pub fn read_metrics(path: &Path) -> Result<Vec<Record>> {
     (whole.lines().enumerate())
         .map(|(i, line)| {
             serde_json::from_str(line).map_err(|e| {
-                Error::file(
+                bad_file!(
                     path,
-                    format!("line {}: wanted a JSON object, found otherwise ({e}); fix or remove it", i + 1),
+                    "line {}: wanted a JSON object, found otherwise ({e}); fix or remove it",
+                    i + 1
                 )
             })
         })

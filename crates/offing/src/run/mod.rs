@@ -39,7 +39,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, bad_file};
 use crate::home::write_atomic;
 use crate::nn::Tensors;
 use checkpoints::Checkpoints;
@@ -65,7 +65,6 @@ pub use std::ops::ControlFlow;
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
-    config: String,
     metrics: Metrics,
     /// Opened with the first record, which may follow records of an earlier process.
     events: Option<Events>,
@@ -91,12 +90,10 @@ impl RunDir {
         match fs::read_to_string(&file) {
             Ok(found) if found == config => {}
             Ok(found) => {
-                return Err(Error::file(
+                return Err(bad_file!(
                     path,
-                    format!(
-                        "holds a run with another configuration ({}); give another directory, or remove this one",
-                        first_difference(&found, config)
-                    ),
+                    "holds a run with another configuration ({}); give another directory, or remove this one",
+                    first_difference(&found, config)
                 ));
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
@@ -104,29 +101,26 @@ impl RunDir {
             }
             Err(e) => return Err(Error::io(&file, "read", e)),
         }
-        let run = Self::held(path, config.to_string(), lock)?;
+        let run = Self::held(path, lock)?;
         Ok(Some(Self { made, ..run }))
     }
 
     /// Locks the run at `path`.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = path.join(CONFIG);
-        if !file.is_file() {
-            return Err(Error::file(
+        if !path.join(CONFIG).is_file() {
+            return Err(bad_file!(
                 path,
-                format!("wanted a run directory with a {CONFIG}, found none; check the path"),
+                "wanted a run directory with a {CONFIG}, found none; check the path"
             ));
         }
         let lock = lock(path)?.ok_or_else(|| held_by_another(path))?;
-        let config = fs::read_to_string(&file).map_err(|e| Error::io(&file, "read", e))?;
-        Self::held(path, config, lock)
+        Self::held(path, lock)
     }
 
-    fn held(path: &Path, config: String, lock: File) -> Result<Self> {
+    fn held(path: &Path, lock: File) -> Result<Self> {
         checkpoints::sweep(path)?;
         Ok(Self {
             path: path.to_path_buf(),
-            config,
             metrics: Metrics::open(&path.join(METRICS))?,
             events: None,
             checkpoints: Checkpoints::open(&path.join(CHECKPOINTS))?,
@@ -158,17 +152,10 @@ impl RunDir {
         &self.path
     }
 
-    /// The configuration as it was written down.
-    pub fn config(&self) -> &str {
-        &self.config
-    }
-
     /// Puts another configuration in the place of the old one, for changes that what was done so far does not depend on,
     /// such as more steps.
     pub fn reconfigure(&mut self, config: &str) -> Result<()> {
-        write_atomic(&self.path.join(CONFIG), |f| f.write_all(config.as_bytes()))?;
-        self.config = config.to_string();
-        Ok(())
+        self.write(CONFIG, config.as_bytes()).map(drop)
     }
 
     /// Appends one line to the metrics and one event for TensorBoard. `values` is an object with a `step`.

@@ -9,7 +9,7 @@ use crate::data::catalogue::Catalogue;
 use crate::data::resolve::{DataEvent, Resolver};
 use crate::data::{Dataset, ReadOptions};
 use crate::env::{Env, EnvPool, Physics, Simulators};
-use crate::error::{Error, Result, invalid};
+use crate::error::{Result, invalid, require};
 use crate::home::Home;
 use crate::nn::ThreadPool;
 use crate::run::{ControlFlow, RunDir};
@@ -64,13 +64,6 @@ impl<'a> Hooks<'a> {
     #[must_use]
     pub fn with_events(mut self, on_event: impl FnMut(Event<'_>) -> ControlFlow<()> + 'a) -> Self {
         self.on_event = Box::new(on_event);
-        self
-    }
-
-    /// Adds an estimator of one's own; settings of kind `custom` with its name then mean it.
-    #[must_use]
-    pub fn with_estimator(mut self, estimator: CustomEstimator<'a>) -> Self {
-        self.estimators.push(estimator);
         self
     }
 
@@ -169,7 +162,7 @@ impl<'a> Hooks<'a> {
         }
         let make = || match &simulated {
             Some((simulators, task)) => simulators.make(task, physics),
-            None => Err(Error::Invalid("there is no simulator for this dataset".into())),
+            None => Err(invalid!("there is no simulator for this dataset")),
         };
         let (envs, pool) = (EnvPool::new(make), ThreadPool::new(self.threads));
         let home = &self.catalogue.home;
@@ -188,16 +181,15 @@ impl<'a> Hooks<'a> {
 fn check_widths(data: &Dataset, env: &dyn Env, task: &str) -> Result<()> {
     let (found, wanted) =
         ((data.rows.obs_dim(), data.rows.act_dim()), (env.spec().obs_dim, env.spec().act_dim));
-    if found != wanted {
-        return Err(invalid!(
-            "{}: wanted {} observations and {} actions, as {task} has, found {} and {}; rename the file if it belongs to \
-             another task",
-            data.name,
-            wanted.0,
-            wanted.1,
-            found.0,
-            found.1
-        ));
-    }
+    require!(
+        found == wanted,
+        "{}: wanted {} observations and {} actions, as {task} has, found {} and {}; rename the file if it belongs to \
+         another task",
+        data.name,
+        wanted.0,
+        wanted.1,
+        found.0,
+        found.1
+    );
     Ok(())
 }

@@ -28,7 +28,7 @@ use crate::env::Physics;
 use crate::error::{Error, Result, invalid};
 use crate::run::{PhaseTimer, Provenance, RunDir, newest_step};
 use crate::sac::Actor;
-use crate::uncertainty::{CustomConfig, CustomEstimator};
+use crate::uncertainty::{CustomEstimator, UncertaintyConfig};
 
 /// A run before it starts.
 #[derive(Debug)]
@@ -148,11 +148,8 @@ pub fn resume(dir: &Path, hooks: &mut Hooks<'_>) -> Result<PreparedRun> {
 /// Says what these data cannot serve, and whether an estimator from outside is missing.
 fn validate(configured: &Configured, data: &Dataset, hooks: &Hooks<'_>) -> Result<()> {
     let estimator = configured.settings.get("uncertainty").cloned();
-    let kind = estimator.as_ref().and_then(|e| e.get("kind")?.as_str());
-    if kind == Some("custom")
-        && let Some(name) = estimator.as_ref().and_then(|e| e.get("name")?.as_str())
-    {
-        CustomConfig { name: name.into() }.find(&hooks.estimators)?;
+    if let Some(Ok(estimator)) = estimator.map(toml::Value::try_into::<UncertaintyConfig>) {
+        estimator.validate_registered(&hooks.estimators)?;
     }
     algorithms::validate_for(configured.algorithm.as_ref(), data)
 }

@@ -10,7 +10,7 @@ use crate::checksum::short_hash;
 use crate::config;
 use crate::data::Dataset;
 use crate::env::Physics;
-use crate::error::{Error, Result, invalid};
+use crate::error::{Result, bad_file, invalid, require};
 use crate::run::CONFIG;
 
 /// A run as a user asks for it. What is left open comes from [`settings_file`](Self::settings_file), the profile, the
@@ -102,12 +102,6 @@ impl RunConfig {
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
-    }
-
-    /// Takes a number of gradient steps.
-    #[must_use]
-    pub fn steps(self, steps: u64) -> Self {
-        self.set(format!("train.steps={steps}"))
     }
 
     /// Takes a run directory.
@@ -209,14 +203,13 @@ impl RunManifest {
     /// A directory without a run, or a file that is no configuration of a training.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join(CONFIG);
-        if !path.is_file() {
-            return Err(invalid!(
-                "{}: wanted a run directory with a {CONFIG}, found none; check the path",
-                dir.display()
-            ));
-        }
+        require!(
+            path.is_file(),
+            "{}: wanted a run directory with a {CONFIG}, found none; check the path",
+            dir.display()
+        );
         Self::from_table(config::read_table(&path)?)
-            .map_err(|error| Error::file(&path, format!("{error}; it is no training run")))
+            .map_err(|error| bad_file!(&path, "{error}; it is no training run"))
     }
 
     fn from_table(table: Table) -> Result<Self> {

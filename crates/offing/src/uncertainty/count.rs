@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::coder::{Coder, Trunk, linear};
 use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
-use crate::batch::{Batch, Mat};
-use crate::dynamics::{Ensemble, EnsembleConfig, Members, ModelStep};
+use crate::batch::Batch;
+use crate::dynamics::{Ensemble, EnsembleConfig, ModelStep};
 use crate::error::{Result, invalid, require};
 use crate::nn::ThreadPool;
 
@@ -103,20 +103,17 @@ impl Count {
         config.validate_for(data.len(), model.members())?;
         data.check_widths("count", model.obs_dim(), model.act_dim())?;
         let weights = model.save();
-        let mut coders: Vec<(f64, Result<Coder>)> = Vec::new();
-        coders.resize_with(model.members(), || (f64::INFINITY, Err(invalid!("not trained yet"))));
+        let mut coders: Vec<Result<(Coder, f64)>> = Vec::new();
+        coders.resize_with(model.members(), || Err(invalid!("not trained yet")));
         pool.for_each_mut(&mut coders, |member, out| {
-            let trained =
+            *out =
                 Trunk::of(&weights, member).and_then(|trunk| Coder::fit(config, trunk, data, seed, member));
-            *out = match trained {
-                Ok((coder, error)) => (error, Ok(coder)),
-                Err(error) => (f64::INFINITY, Err(error)),
-            };
         });
-        coders.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let error = |coder: &Result<(Coder, f64)>| coder.as_ref().map_or(f64::INFINITY, |c| c.1);
+        coders.sort_by(|a, b| error(a).total_cmp(&error(b)));
         let mut members = Vec::new();
-        for (_, coder) in coders.into_iter().take(config.elites) {
-            let coder = coder?;
+        for coder in coders.into_iter().take(config.elites) {
+            let (coder, _) = coder?;
             let tables = PRIMES.iter().map(|&p| vec![0u32; p as usize]).collect();
             members.push(Member { coder, tables });
         }
@@ -135,13 +132,6 @@ impl Count {
         let score = |row: usize| it.combine(|m| it.members[m].count(codes[m][row], 1));
         it.max_score = (0..data.len()).map(score).fold(0.0, f32::max);
         Ok(it)
-    }
-
-    /// u of any rows of (s, a).
-    pub fn score_rows(&self, obs: &Mat, act: &Mat) -> Result<Array1<f32>> {
-        let codes: Vec<Vec<u64>> = self.members.iter().map(|m| m.coder.codes(obs, act, &self.pool)).collect();
-        let score = |row: usize| self.combine(|m| self.members[m].count(codes[m][row], 0));
-        finite("count", (0..obs.nrows()).map(score).collect())
     }
 
     /// 1/√n̂ from the members' counts.
@@ -170,11 +160,10 @@ impl Member {
 
 impl Uncertainty for Count {
     fn score(&self, step: &ModelStep) -> Result<Array1<f32>> {
-        self.score_rows(&step.batch.obs, &step.batch.act)
-    }
-
-    fn needs(&self) -> Members {
-        Members::One
+        let Batch { obs, act, .. } = &step.batch;
+        let codes: Vec<Vec<u64>> = self.members.iter().map(|m| m.coder.codes(obs, act, &self.pool)).collect();
+        let score = |row: usize| self.combine(|m| self.members[m].count(codes[m][row], 0));
+        finite("count", (0..obs.nrows()).map(score).collect())
     }
 
     fn max_loo_score(&self) -> f32 {
@@ -221,6 +210,7 @@ impl CountConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::Mat;
     use crate::rng::Rng;
 
     /// Three tight clusters of very different sizes.
@@ -265,7 +255,7 @@ mod tests {
         let data = clusters();
         let model = model(&data);
         let it = Count::new(&small(), &data, &model, &ThreadPool::new(2), 0).unwrap();
-        let u = it.score_rows(&data.obs, &data.act).unwrap();
+        let u = it.score(&ModelStep::of_rows(data.clone())).unwrap();
         let mean = |rows: std::ops::Range<usize>| rows.clone().map(|i| u[i]).sum::<f32>() / rows.len() as f32;
         // Nothing makes an autoencoder tell all clusters apart, but the rarest must not look common.
         let (common, rarest) = (mean(0..1600), mean(1900..2000));
@@ -280,7 +270,7 @@ mod tests {
         }
         assert!(it.max_loo_score() >= u.iter().fold(0.0, |a: f32, b| a.max(*b)) && it.max_loo_score() <= 1.0);
         let alone = Count::new(&small(), &data, &model, &ThreadPool::new(1), 0).unwrap();
-        assert_eq!(alone.score_rows(&data.obs, &data.act).unwrap(), u);
+        assert_eq!(alone.score(&ModelStep::of_rows(data.clone())).unwrap(), u);
     }
 
     #[test]
@@ -290,7 +280,7 @@ mod tests {
         let of = |over| {
             let it =
                 Count::new(&CountConfig { over, ..small() }, &data, &model, &ThreadPool::new(2), 0).unwrap();
-            it.score_rows(&data.obs, &data.act).unwrap()
+            it.score(&ModelStep::of_rows(data.clone())).unwrap()
         };
         let (avg, uc, lc) = (of(CountAggregate::Avg), of(CountAggregate::Uc), of(CountAggregate::Lc));
         assert!((0..avg.len()).all(|i| uc[i] <= avg[i] && avg[i] <= lc[i]));

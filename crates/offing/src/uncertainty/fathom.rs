@@ -265,11 +265,6 @@ impl Uncertainty for Fathom {
         let find = || self.find_max_score().expect("the data was searched when it was indexed");
         *self.max_score.get_or_init(find)
     }
-
-    fn support(&self, step: &ModelStep, k: usize) -> Result<Option<Neighbors>> {
-        let points = self.whitening.apply(&SearchVector::ObsAct.rows(&step.batch));
-        Ok(Some(self.index.search(points.view(), k)?))
-    }
 }
 
 /// The metric: z-score, then G^½.

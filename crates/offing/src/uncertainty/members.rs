@@ -137,31 +137,17 @@ impl EnsembleEstimator {
         Ok(all.remove(0))
     }
 
-    /// An estimator by each score, in one pass over the data.
+    /// An estimator by each score, with the data's largest score found in one pass over the data. Without
+    /// `needs_max_loo_score` it looks at a few rows only, to see whether the scores work at all, and the largest is NaN.
     pub(super) fn new_all(
         scores: Vec<Box<dyn EnsembleScore>>,
         context: &BuildContext<'_>,
     ) -> Result<Vec<Self>> {
         let Some(first) = scores.first() else { return Ok(Vec::new()) };
-        let model = context.model_for(first.id())?;
-        Self::calibrate(scores, model, context.data, context.needs_max_loo_score)
-    }
-
-    /// Finds the data's largest score, for each score, in one pass over the data. With `find_max` false it looks at a few
-    /// rows only, to see whether the scores work at all, and the largest score is NaN.
-    ///
-    /// # Errors
-    /// Too few members for a score, or scores that are not finite.
-    pub fn calibrate(
-        scores: Vec<Box<dyn EnsembleScore>>,
-        model: &dyn DynamicsModel,
-        data: &Batch,
-        find_max: bool,
-    ) -> Result<Vec<Self>> {
-        let mut all: Vec<Self> = scores
-            .into_iter()
-            .map(|score| Self { score, max: f32::NEG_INFINITY, of_data: Vec::new() })
-            .collect();
+        let (model, data, find_max) =
+            (context.model_for(first.id())?, context.data, context.needs_max_loo_score);
+        let fresh = |score| Self { score, max: f32::NEG_INFINITY, of_data: Vec::new() };
+        let mut all: Vec<Self> = scores.into_iter().map(fresh).collect();
         let rows = if find_max { data.len() } else { data.len().min(GLANCE) };
         predict_in_chunks(model, data, rows, |prediction| {
             for it in &mut all {

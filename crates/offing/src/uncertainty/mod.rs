@@ -113,8 +113,10 @@ pub trait Uncertainty: std::fmt::Debug + Send + Sync {
     /// [`needs`](Self::needs) asks for.
     fn score(&self, step: &ModelStep) -> Result<Array1<f32>>;
 
-    /// Whether a step must carry every member's prediction.
-    fn needs(&self) -> Members;
+    /// Whether a step must carry every member's prediction: not unless the estimator says so.
+    fn needs(&self) -> Members {
+        Members::One
+    }
 
     /// The largest score the dataset's own rows get, each without help from itself (Eq. 7 with α = 1).
     fn max_loo_score(&self) -> f32;
@@ -139,15 +141,6 @@ pub trait Uncertainty: std::fmt::Debug + Send + Sync {
     /// As [`score`](Self::score).
     fn exceeds(&self, step: &ModelStep, threshold: f32) -> Result<Vec<bool>> {
         Ok(self.score(step)?.iter().map(|&u| u > threshold).collect())
-    }
-
-    /// The dataset rows behind each score, nearest first, for estimators that look rows up.
-    ///
-    /// # Errors
-    /// As [`score`](Self::score), and `k` larger than the data.
-    fn support(&self, step: &ModelStep, k: usize) -> Result<Option<Neighbors>> {
-        let _ = (step, k);
-        Ok(None)
     }
 
     /// What a user should know about these scores, in one line: how far an approximation is from the exact score.

@@ -21,7 +21,7 @@ use super::smooth::{Radial, Smooth};
 use super::space::{Distance, tree_config};
 use super::{BuildContext, EstimatorConfig, Uncertainty, finite, map_rows};
 use crate::batch::{Batch, Mat};
-use crate::dynamics::{EnsembleConfig, Members, ModelStep};
+use crate::dynamics::{EnsembleConfig, ModelStep};
 use crate::error::{Result, require};
 use crate::nn::ThreadPool;
 
@@ -112,13 +112,6 @@ impl Pullback {
         Ok(Self { config: config.clone(), latent, geometry, points, index, pool: pool.clone(), max_score })
     }
 
-    /// u of any rows of (s, a).
-    pub fn score_rows(&self, obs: &Mat, act: &Mat) -> Result<Array1<f32>> {
-        let points = self.latent.embed(obs, act, &self.pool);
-        let near = self.index.search(points.view(), self.config.neighbors)?;
-        finite("pullback", self.lengths(&points, &near, None))
-    }
-
     /// Mean length to the neighbours, all but the row's own number when that is given.
     fn lengths(&self, points: &Mat, near: &Neighbors, own: Option<usize>) -> Array1<f32> {
         let Self { geometry, config: PullbackConfig { neighbors, segments, .. }, .. } = self;
@@ -149,22 +142,15 @@ impl Pullback {
 
 impl Uncertainty for Pullback {
     fn score(&self, step: &ModelStep) -> Result<Array1<f32>> {
-        self.score_rows(&step.batch.obs, &step.batch.act)
-    }
-
-    fn needs(&self) -> Members {
-        Members::One
+        let points = self.latent.embed(&step.batch.obs, &step.batch.act, &self.pool);
+        let near = self.index.search(points.view(), self.config.neighbors)?;
+        finite("pullback", self.lengths(&points, &near, None))
     }
 
     /// Computed on first use: one pass over the data.
     fn max_loo_score(&self) -> f32 {
         let find = || self.find_max_score().expect("the data was searched when it was indexed");
         *self.max_score.get_or_init(find)
-    }
-
-    fn support(&self, step: &ModelStep, k: usize) -> Result<Option<Neighbors>> {
-        let points = self.latent.embed(&step.batch.obs, &step.batch.act, &self.pool);
-        Ok(Some(self.index.search(points.view(), k)?))
     }
 }
 
@@ -291,14 +277,14 @@ mod tests {
                 by
             })
             .collect();
-        let u = it.score_rows(&queries.obs, &queries.act).unwrap();
+        let u = it.score(&ModelStep::of_rows(queries.clone())).unwrap();
         let rho = spearman(&u.iter().map(|&u| f64::from(u)).collect::<Vec<_>>(), &away);
         assert!(rho > 0.5, "{rho}");
-        let on_data = it.score_rows(&data.obs, &data.act).unwrap();
+        let on_data = it.score(&ModelStep::of_rows(data.clone())).unwrap();
         assert!(on_data.mean().unwrap() < 0.5 * u.mean().unwrap());
         assert!(it.max_loo_score() >= on_data.iter().fold(0.0, |a: f32, b| a.max(*b)) * 0.99);
         let alone = Pullback::new(&small(), &data, &ThreadPool::new(1), 0).unwrap();
-        assert_eq!(alone.score_rows(&queries.obs, &queries.act).unwrap(), u);
+        assert_eq!(alone.score(&ModelStep::of_rows(queries.clone())).unwrap(), u);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::space::{Space, tree_config};
 use super::sumo::{Sumo, SumoConfig};
 use crate::batch::Batch;
 use crate::checksum::{Checksum, of_bytes};
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, bad_file, invalid};
 use crate::home::{Home, write_json};
 
 /// Raised when the meaning of the files changes.
@@ -66,9 +66,8 @@ impl Sumo {
     pub fn load(file: &Path, threads: usize) -> Result<(Self, Vec<Range<usize>>)> {
         let path = card_path(file);
         let text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, "read", e))?;
-        let card: IndexInfo = serde_json::from_str(&text).map_err(|e| {
-            Error::file(&path, format!("wanted the card of a saved index, found {e}; save it again"))
-        })?;
+        let card: IndexInfo = serde_json::from_str(&text)
+            .map_err(|e| bad_file!(&path, "wanted the card of a saved index, found {e}; save it again"))?;
         if card.version != VERSION {
             let what =
                 format!("wanted version {VERSION} of an index's card, found {}; save it again", card.version);

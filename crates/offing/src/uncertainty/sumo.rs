@@ -2,7 +2,7 @@
 //!
 //! The score is a particle estimate of the cross-entropy between the model's and the dataset's dynamics (Eq. 2), with
 //! the constants dropped and 1 added so that it cannot be negative. The search is exact, so on the data's own rows the
-//! score is exactly 0 at k = 1. [`Sumo::support`](super::Uncertainty::support) names the rows behind a score.
+//! score is exactly 0 at k = 1. [`Sumo::nearest`] names the rows behind a score.
 
 use std::sync::OnceLock;
 
@@ -14,7 +14,7 @@ use super::embedding::EmbeddingConfig;
 use super::space::{ColumnScale, Distance, SearchVector, Space, tree_config};
 use super::{BuildContext, EstimatorConfig, Uncertainty, finite, quantile};
 use crate::batch::Batch;
-use crate::dynamics::{EnsembleConfig, Members, ModelStep};
+use crate::dynamics::{EnsembleConfig, ModelStep};
 use crate::error::{Result, require};
 
 /// How the score is searched and written. Defaults are the paper's.
@@ -211,10 +211,6 @@ impl Uncertainty for Sumo {
         self.score_rows(&step.batch)
     }
 
-    fn needs(&self) -> Members {
-        Members::One
-    }
-
     fn warning(&self) -> Option<String> {
         let d = self.space.distortion?;
         Some(format!(
@@ -241,10 +237,6 @@ impl Uncertainty for Sumo {
 
     fn exceeds(&self, step: &ModelStep, threshold: f32) -> Result<Vec<bool>> {
         self.exceeds_rows(&step.batch, threshold)
-    }
-
-    fn support(&self, step: &ModelStep, k: usize) -> Result<Option<Neighbors>> {
-        self.nearest(&step.batch, k).map(Some)
     }
 
     fn distance_of(&self, score: f32) -> Option<f32> {

@@ -10,7 +10,7 @@ use super::super::messages::{escaped, one_line};
 use super::super::options::ReadOptions;
 use super::table::{Cells, LoadedTable, OutColumn, TableLayout, columns_of};
 use super::{Candidate, Format, has_extension};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, bad_file};
 use crate::home::write_atomic;
 
 impl Format {
@@ -163,10 +163,8 @@ fn number<T: std::str::FromStr + From<u8>>(cell: &[u8], nan: T, options: &ReadOp
 
 fn unreadable(path: &Path, error: &csv::Error) -> Error {
     let why = one_line(error);
-    Error::file(
+    bad_file!(
         path,
-        format!(
-            "wanted a table with names in the first line, found one that breaks off or has uneven rows ({why}); repair it"
-        ),
+        "wanted a table with names in the first line, found one that breaks off or has uneven rows ({why}); repair it"
     )
 }

@@ -11,7 +11,7 @@ use rust_hdf5::{DatatypeMessage, H5Dataset, H5File};
 
 use super::super::messages::{damaged, damaged_key, float16, show_shape};
 use super::arrays::{StoredArray, StoredValues};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, bad_file};
 
 /// The first bytes of every HDF5 file.
 pub(super) const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
@@ -125,11 +125,9 @@ fn check_whole(path: &Path, bytes: u64) -> Result<()> {
     };
     let end = head.get(place..place + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
     match end {
-        Some(end) if end != u64::MAX && end > bytes => Err(Error::file(
+        Some(end) if end != u64::MAX && end > bytes => Err(bad_file!(
             path,
-            format!(
-                "wanted {end} bytes, as its header says, found a file truncated to {bytes}; get it again"
-            ),
+            "wanted {end} bytes, as its header says, found a file truncated to {bytes}; get it again"
         )),
         _ => Ok(()),
     }

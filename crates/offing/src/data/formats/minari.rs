@@ -19,7 +19,7 @@ use super::hdf5::{Hdf5, SIGNATURE};
 use super::minari_write::write;
 use super::{Candidate, Format, row_number};
 use crate::batch::Mat;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, bad_file};
 
 impl Format {
     /// A Minari dataset directory (HDF5 storage).
@@ -129,9 +129,8 @@ fn read_metadata(path: &Path) -> Result<BTreeMap<String, Value>> {
         return Ok(BTreeMap::new());
     }
     let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, "read", e))?;
-    serde_json::from_str(&text).map_err(|e| {
-        Error::file(path, format!("wanted a JSON object, found a syntax error ({e}); get it again"))
-    })
+    serde_json::from_str(&text)
+        .map_err(|e| bad_file!(path, "wanted a JSON object, found a syntax error ({e}); get it again"))
 }
 
 /// Which datasets of an episode become which columns; decided on the first episode.

@@ -21,7 +21,7 @@ use std::path::Path;
 
 use super::dataset::Dataset;
 use super::options::ReadOptions;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, bad_file};
 pub use npy::{read_npy, write_npy};
 
 /// A dataset format: how offing recognises, reads and writes it. Two formats are equal when their names are.
@@ -80,10 +80,7 @@ impl Format {
             None => f.extensions.is_empty() && path.file_name().is_some(),
         };
         Self::all().iter().find(fits).copied().ok_or_else(|| {
-            Error::file(
-                path,
-                format!("wanted a name with {}, found another; rename the target", Self::endings()),
-            )
+            bad_file!(path, "wanted a name with {}, found another; rename the target", Self::endings())
         })
     }
 
@@ -135,13 +132,11 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     if options.columns.is_some() && !format.is_table {
         // A column map has no effect on arrays that are found by their keys: it must not look as if it had.
         let tables = either(Format::all().iter().filter(|f| f.is_table).map(|f| f.title.into()));
-        return Err(Error::file(
+        return Err(bad_file!(
             path,
-            format!(
-                "wanted {tables} for a column map, found {}, whose arrays are known by D4RL's keys (observations, actions, \
+            "wanted {tables} for a column map, found {}, whose arrays are known by D4RL's keys (observations, actions, \
                  rewards, terminals, next_observations, timeouts); leave the map out and rename the keys",
-                format.title
-            ),
+            format.title
         ));
     }
     (format.read)(path, options)
@@ -214,7 +209,7 @@ impl<'a> Candidate<'a> {
             format!("something else (it begins with {start:02x?}); give one of these formats")
         };
         let titles = either(Format::all().iter().map(|f| f.title.into()));
-        Error::file(self.path, format!("wanted a dataset ({titles}), found {found}"))
+        bad_file!(self.path, "wanted a dataset ({titles}), found {found}")
     }
 
     /// The ending that a text table should have: its first line is printable and has a separator in it.
