@@ -79,7 +79,7 @@ pub enum Normaliser {
     /// scoring.
     #[default]
     Dataset,
-    /// The largest score seen so far. With lazy scoring only rows that were drawn count.
+    /// The largest score seen so far. With late scoring only rows that were drawn count.
     Running,
     /// The largest score among the imagined rows of a training batch.
     Batch,

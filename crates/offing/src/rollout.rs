@@ -1,4 +1,4 @@
-//! Rollouts in a learnt model: a policy acts, a rule says how far it may go. The only such loop in the project.
+//! Rollouts in a learnt model: a policy acts, a rule says how far it may go. The rollout loop of every algorithm.
 
 use ndarray::{Array1, Axis, s};
 
@@ -91,7 +91,7 @@ impl BatchPolicy for UniformActions {
         self.act_dim
     }
 
-    fn sample_actions(&self, _team: &ThreadPool, obs: &Mat, rng: &mut Rng) -> Mat {
+    fn sample_actions(&self, _pool: &ThreadPool, obs: &Mat, rng: &mut Rng) -> Mat {
         Mat::from_shape_simple_fn((obs.nrows(), self.act_dim), || rng.range(-1.0, 1.0) as f32)
     }
 }

@@ -1,4 +1,4 @@
-//! What imagination promises: guards, lazy scoring, ends and bytes.
+//! What imagination promises: rules, late scoring, ends and bytes.
 
 use super::*;
 use crate::dynamics::Prediction;
