@@ -120,9 +120,9 @@ impl Sumo {
             (known, _) => known.clone().unwrap_or_else(|| Array1::zeros(1)),
         };
         let rule = Pessimism::Penalize { lambda, normaliser: Normaliser::Dataset, reward_range };
-        let baseline = py.detach(|| self.inner.max_loo_score());
-        let guard: CalibratedRule = rule.calibrate(baseline, &known).map_err(of_library)?;
-        guard.penalise(&mut penalised, &u);
+        let largest = py.detach(|| self.inner.max_loo_score());
+        let rule: CalibratedRule = rule.calibrate(largest, &known).map_err(of_library)?;
+        rule.penalise(&mut penalised, &u);
         Ok(penalised.into_pyarray(py))
     }
 

@@ -102,7 +102,7 @@ pub struct Subject {
 }
 
 /// Fits the model, or finds it in the cache, and trains the policy in the session's run directory, without any penalty.
-/// `None` when the watcher stopped it; the next call resumes it.
+/// `None` when the event handler stopped it; the next call resumes it.
 pub fn prepare(cfg: &StudyConfig, session: &mut Session<'_>) -> Result<Option<Subject>> {
     let training = cfg.training();
     algorithms::validate(&training)?;

@@ -46,7 +46,7 @@ pub struct SimColumns {
     pub goal: Option<Array2<f64>>,
 }
 
-/// Where next observations came from and what had to be left out. Logged with every load.
+/// Where next observations came from and what had to be left out; `offing data info` shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ReadReport {
     /// Rows in the file.
