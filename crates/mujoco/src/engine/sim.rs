@@ -13,7 +13,7 @@ const MIN_IMPEDANCE: f64 = 1e-4;
 
 /// The state of one simulation of a shared model.
 #[derive(Debug)]
-pub struct Sim {
+pub(crate) struct Sim {
     pub(crate) model: Arc<Model>,
     raw: *mut MjData,
     qpos: *mut f64,
