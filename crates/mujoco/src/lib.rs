@@ -25,7 +25,11 @@ mod antmaze_policy;
 pub mod generate;
 mod mujoco;
 pub mod bench;
+// Unit tests take the engine as the tests outside do.
 #[cfg(test)]
+extern crate self as offing_mujoco;
+#[cfg(test)]
+#[path = "../tests/engine/mod.rs"]
 mod testing;
 
 pub use built_in_policies::built_in_policies;

@@ -248,11 +248,11 @@ mod tests {
     use super::*;
     use crate::engine::layout::model as at;
     use crate::tasks::find;
-    use crate::testing::engine;
+    use crate::testing::shared;
 
     /// Masses of all bodies, the world's first.
     fn masses(task: &str, physics: Physics) -> Vec<f64> {
-        let model = engine().model_of(find(task).unwrap().0, physics).unwrap();
+        let model = shared().model_of(find(task).unwrap().0, physics).unwrap();
         // SAFETY: one mass a body.
         unsafe { model.array(at::BODY_MASS, model.nbody) }.to_vec()
     }
