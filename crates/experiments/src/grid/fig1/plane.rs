@@ -1,41 +1,23 @@
-//! A square plane as SVG: a shaded field with one contour, clouds of points and paths, both axes on one scale.
+//! The plane of Figure 1 as SVG: u as a shaded field with its contour at ε, the data and the trajectories, both axes on one
+//! scale.
 
 use std::fmt::Write;
 
-use crate::svg::{self, colour, legend_entry};
-
-/// What is drawn, from the back to the front: the field, its border, the lines.
-#[derive(Clone, Debug)]
-pub(crate) struct ContourPlot {
-    pub(crate) title: String,
-    /// The plane goes from −`reach` to `reach` both ways.
-    pub(crate) reach: f64,
-    /// Cells of the field along a side.
-    pub(crate) side: usize,
-    /// Their values, row by row from the lower left.
-    pub(crate) field: Vec<f64>,
-    /// The value whose contour is drawn.
-    pub(crate) border: f64,
-    pub(crate) field_name: String,
-    pub(crate) border_name: String,
-    pub(crate) lines: Vec<ContourLine>,
-}
+use super::{Fig1Drawing, Trajectory};
+use crate::svg::{self, GREY, colour, legend_entry};
 
 /// Paths that look alike.
-#[derive(Clone, Debug)]
-pub(crate) struct ContourLine {
-    pub(crate) name: String,
+struct PlaneLine<'a> {
+    name: &'static str,
     /// Which of the page's colours.
-    pub(crate) slot: usize,
-    pub(crate) shape: Shape,
-    /// Width, dashes and caps, as attributes of SVG.
-    pub(crate) stroke: &'static str,
-    pub(crate) paths: Vec<Vec<(f64, f64)>>,
+    slot: usize,
+    look: Look,
+    paths: Vec<&'a [[f32; 2]]>,
 }
 
 /// How points are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+enum Shape {
     /// Joined.
     Path,
     /// A dot at each, which needs round caps.
@@ -43,6 +25,15 @@ pub(crate) enum Shape {
     /// A cross at each.
     Crosses,
 }
+
+/// A shape, and width, dashes and caps as attributes of SVG.
+type Look = (Shape, &'static str);
+const THIN: Look = (Shape::Path, r#"stroke-width="1.6""#);
+const THICK: Look = (Shape::Path, r#"stroke-width="3" stroke-linejoin="round""#);
+const DASHED: Look = (Shape::Path, r#"stroke-width="1.6" stroke-dasharray="5 4""#);
+const SMALL_DOTS: Look = (Shape::Dots, r#"stroke-width="3" stroke-linecap="round" stroke-opacity="0.6""#);
+const LARGE_DOTS: Look = (Shape::Dots, r#"stroke-width="9" stroke-linecap="round""#);
+const CROSSES: Look = (Shape::Crosses, r#"stroke-width="2.5""#);
 
 impl Shape {
     /// Points in pixels as the data of a path.
@@ -57,9 +48,9 @@ impl Shape {
     }
 }
 
-impl ContourLine {
+impl PlaneLine<'_> {
     fn svg(&self, path: &str) -> String {
-        format!("<path d=\"{path}\" fill=\"none\" {} style=\"stroke:{}\"/>", self.stroke, colour(self.slot))
+        format!(r#"<path d="{path}" fill="none" {} style="stroke:{}"/>"#, self.look.1, colour(self.slot))
     }
 }
 
@@ -71,47 +62,67 @@ const SHADES: usize = 9;
 /// Which of the page's colours shades the field.
 const FIELD: usize = 1;
 
-impl ContourPlot {
-    fn at(&self, (x, y): (f64, f64)) -> (f64, f64) {
-        let place = |v: f64| SIZE * (v + self.reach) / (2.0 * self.reach);
-        (LEFT + place(x), TOP + SIZE - place(y))
+/// How the contour is drawn.
+const BORDER: &str = r#"stroke-width="1.5" stroke-dasharray="3 3" style="stroke:var(--ink,#222)""#;
+
+/// Where the plane lies, as attributes of a rectangle.
+fn plane_rect() -> String {
+    format!(r#"x="{LEFT}" y="{TOP}" width="{SIZE}" height="{SIZE}""#)
+}
+
+impl Fig1Drawing {
+    /// A position in pixels.
+    fn at(&self, position: [f32; 2]) -> (f64, f64) {
+        let reach = f64::from(self.reach);
+        let [x, y] = position.map(|v| SIZE * (f64::from(v) + reach) / (2.0 * reach));
+        (LEFT + x, TOP + SIZE - y)
     }
 
     /// The figure as an SVG element.
-    pub(crate) fn svg(&self) -> String {
-        let mut svg = svg::open(&self.title, TOP + SIZE + 34.0, LEFT);
-        let _ = writeln!(
-            svg,
-            "<clipPath id=\"plane\"><rect x=\"{LEFT}\" y=\"{TOP}\" width=\"{SIZE}\" height=\"{SIZE}\"/></clipPath>\n\
-             <g clip-path=\"url(#plane)\">"
-        );
+    pub(super) fn svg(&self, title: &str) -> String {
+        let lines = self.lines();
+        let mut svg = svg::open(title, TOP + SIZE + 34.0, LEFT);
+        let _ = writeln!(svg, r#"<clipPath id="plane"><rect {}/></clipPath>"#, plane_rect());
+        let _ = writeln!(svg, r#"<g clip-path="url(#plane)">"#);
         self.shade(&mut svg);
-        let _ = writeln!(
-            svg,
-            "<path d=\"{}\" fill=\"none\" stroke-width=\"1.5\" stroke-dasharray=\"3 3\" style=\"stroke:var(--ink,#222)\"/>",
-            self.contour()
-        );
-        for line in &self.lines {
-            let path = |points: &Vec<(f64, f64)>| line.shape.path(points.iter().map(|point| self.at(*point)));
+        let _ = writeln!(svg, r#"<path d="{}" fill="none" {BORDER}/>"#, self.contour());
+        for line in &lines {
+            let path = |points: &&[[f32; 2]]| line.look.0.path(points.iter().map(|point| self.at(*point)));
             let _ = writeln!(svg, "{}", line.svg(&line.paths.iter().map(path).collect::<String>()));
         }
         svg.push_str("</g>\n");
         self.frame(&mut svg);
-        self.legend(&mut svg);
+        legend(&mut svg, &lines);
         svg.push_str("</svg>\n");
         svg
     }
 
+    /// What lies over the field, from the back to the front.
+    fn lines(&self) -> Vec<PlaneLine<'_>> {
+        let line = |name, slot, look, pick: fn(&Trajectory) -> &[[f32; 2]]| {
+            let paths = self.paths.iter().map(pick).filter(|path| !path.is_empty()).collect();
+            PlaneLine { name, slot, look, paths }
+        };
+        vec![
+            PlaneLine { name: "dataset", slot: GREY, look: SMALL_DOTS, paths: vec![&self.rows] },
+            line("the same actions in the simulator", 2, DASHED, |p| &p.real),
+            line("imagined beyond the cut", 6, THIN, |p| &p.imagined[p.kept..]),
+            line("imagined and kept", 0, THICK, |p| &p.imagined[..=p.kept]),
+            line("start", 0, LARGE_DOTS, |p| &p.imagined[..1]),
+            line("cut", 6, CROSSES, |p| if p.kept < p.u.len() { &p.imagined[p.kept..=p.kept] } else { &[] }),
+        ]
+    }
+
     /// Cells of one shade are one element.
     fn shade(&self, svg: &mut String) {
-        let finite = || self.field.iter().copied().filter(|v| v.is_finite());
+        let finite = || self.field.iter().map(|u| f64::from(*u)).filter(|v| v.is_finite());
         let (low, high) =
             (finite().fold(f64::INFINITY, f64::min), finite().fold(f64::NEG_INFINITY, f64::max));
         let cell = SIZE / self.side as f64;
         for shade in 1..SHADES {
             let mut path = String::new();
             for (i, value) in self.field.iter().enumerate() {
-                let place = ((value - low) / (high - low).max(1e-12) * SHADES as f64) as usize;
+                let place = ((f64::from(*value) - low) / (high - low).max(1e-12) * SHADES as f64) as usize;
                 if place.min(SHADES - 1) == shade {
                     let (x, y) = ((i % self.side) as f64 * cell, (i / self.side) as f64 * cell);
                     let top = TOP + SIZE - y - cell;
@@ -119,19 +130,15 @@ impl ContourPlot {
                     let _ = write!(path, "M{:.1} {top:.1}h{1:.1}v{1:.1}h-{1:.1}z", LEFT + x, cell + 0.2);
                 }
             }
-            let opacity = 0.07 * shade as f64;
-            let _ = writeln!(
-                svg,
-                "<path d=\"{path}\" style=\"fill:{}\" fill-opacity=\"{opacity:.2}\"/>",
-                colour(FIELD)
-            );
+            let (opacity, colour) = (0.07 * shade as f64, colour(FIELD));
+            let _ = writeln!(svg, r#"<path d="{path}" style="fill:{colour}" fill-opacity="{opacity:.2}"/>"#);
         }
     }
 
     /// The edges between cells on either side of the border.
     fn contour(&self) -> String {
         let (n, cell) = (self.side, SIZE / self.side as f64);
-        let above = |x: usize, y: usize| self.field[y * n + x] > self.border;
+        let above = |x: usize, y: usize| self.field[y * n + x] > self.epsilon;
         let mut path = String::new();
         for y in 0..n {
             for x in 0..n {
@@ -148,46 +155,38 @@ impl ContourPlot {
     }
 
     fn frame(&self, svg: &mut String) {
-        let _ = writeln!(
-            svg,
-            "<rect x=\"{LEFT}\" y=\"{TOP}\" width=\"{SIZE}\" height=\"{SIZE}\" fill=\"none\" style=\"stroke:var(--ink,#222)\"/>"
-        );
+        let _ = writeln!(svg, r#"<rect {} fill="none" style="stroke:var(--ink,#222)"/>"#, plane_rect());
         let bottom = TOP + SIZE;
         for i in 0..=4 {
-            let value = self.reach * (f64::from(i) / 2.0 - 1.0);
-            let (x, y) = (self.at((value, 0.0)).0, self.at((0.0, value)).1);
+            let value = self.reach * (i as f32 / 2.0 - 1.0);
+            let (x, y) = self.at([value, value]);
             svg.push_str(&svg::text(x, bottom + 18.0, "middle", &value.to_string()));
             svg.push_str(&(svg::text(LEFT - 6.0, y + 4.0, "end", &value.to_string()) + "\n"));
         }
     }
+}
 
-    fn legend(&self, svg: &mut String) {
-        let left = LEFT + SIZE + 20.0;
-        let mut at = TOP + 12.0;
-        let mut entry = |sign: &dyn Fn(f64) -> String, name: &str| {
-            svg.push_str(&legend_entry(&sign(at), left, at, name));
-            at += 22.0;
+fn legend(svg: &mut String, lines: &[PlaneLine<'_>]) {
+    let left = LEFT + SIZE + 20.0;
+    let mut at = TOP + 12.0;
+    let mut entry = |sign: &dyn Fn(f64) -> String, name: &str| {
+        svg.push_str(&legend_entry(&sign(at), left, at, name));
+        at += 22.0;
+    };
+    let shade = |at: f64| {
+        let (top, colour) = (at - 6.0, colour(FIELD));
+        let place = format!(r#"x="{left}" y="{top:.1}" width="20" height="12""#);
+        format!(r#"<rect {place} style="fill:{colour}" fill-opacity="0.5"/>"#)
+    };
+    entry(&shade, "u");
+    let border = |at: f64| format!(r#"<path d="M{left} {at:.1}h20" {BORDER}/>"#);
+    entry(&border, "u = ε");
+    for line in lines {
+        let sign = |at: f64| match line.look.0 {
+            Shape::Path => line.svg(&format!("M{left:.1} {at:.1}h20")),
+            shape => line.svg(&shape.path([(left + 10.0, at)].into_iter())),
         };
-        let shade = |at: f64| {
-            let (top, colour) = (at - 6.0, colour(FIELD));
-            format!(
-                "<rect x=\"{left}\" y=\"{top:.1}\" width=\"20\" height=\"12\" style=\"fill:{colour}\" fill-opacity=\"0.5\"/>"
-            )
-        };
-        entry(&shade, &self.field_name);
-        let border = |at: f64| {
-            format!(
-                "<path d=\"M{left} {at:.1}h20\" stroke-width=\"1.5\" stroke-dasharray=\"3 3\" style=\"stroke:var(--ink,#222)\"/>"
-            )
-        };
-        entry(&border, &self.border_name);
-        for line in &self.lines {
-            let sign = |at: f64| match line.shape {
-                Shape::Path => line.svg(&format!("M{left:.1} {at:.1}h20")),
-                shape => line.svg(&shape.path([(left + 10.0, at)].into_iter())),
-            };
-            entry(&sign, &line.name);
-        }
+        entry(&sign, line.name);
     }
 }
 
@@ -195,31 +194,17 @@ impl ContourPlot {
 mod tests {
     use super::*;
 
-    fn plane(field: Vec<f64>) -> ContourPlot {
-        ContourPlot {
-            title: "a < b".into(),
-            reach: 2.0,
-            side: 2,
-            field,
-            border: 0.5,
-            field_name: "u".into(),
-            border_name: "border".into(),
-            lines: vec![ContourLine {
-                name: "l".into(),
-                slot: 0,
-                shape: Shape::Path,
-                stroke: "",
-                paths: vec![vec![(-2.0, -2.0), (2.0, 2.0)]],
-            }],
-        }
+    fn plane(field: Vec<f32>) -> Fig1Drawing {
+        let rows = vec![[-2.0, -2.0], [2.0, 2.0]];
+        Fig1Drawing { rows, field, side: 2, reach: 2.0, epsilon: 0.5, paths: vec![] }
     }
 
     #[test]
     fn both_axes_have_one_scale_and_y_goes_up() {
         let plane = plane(vec![0.0; 4]);
-        assert_eq!(plane.at((-2.0, -2.0)), (LEFT, TOP + SIZE));
-        assert_eq!(plane.at((2.0, 2.0)), (LEFT + SIZE, TOP));
-        assert!(plane.svg().contains("a &lt; b"));
+        assert_eq!(plane.at([-2.0, -2.0]), (LEFT, TOP + SIZE));
+        assert_eq!(plane.at([2.0, 2.0]), (LEFT + SIZE, TOP));
+        assert!(plane.svg("a < b").contains("a &lt; b"));
     }
 
     #[test]
@@ -229,7 +214,7 @@ mod tests {
         assert_eq!(path.matches('M').count(), 2, "{path}");
         assert!(path.contains(&format!("M{:.1} {:.1}v-", LEFT + SIZE / 2.0, TOP + SIZE / 2.0)), "{path}");
         assert_eq!(plane(vec![0.0; 4]).contour(), "");
-        let svg = plane(vec![0.0, f64::NAN, 1.0, 0.5]).svg();
+        let svg = plane(vec![0.0, f32::NAN, 1.0, 0.5]).svg("");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
     }
 }
