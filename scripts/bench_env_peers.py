@@ -1,6 +1,6 @@
 """Steps per second on one core: offing, the bare engine and gymnasium, in alternating rounds.
 
-    cargo build --release -p offing-mujoco --example env_rate
+    cargo build --release
     python scripts/bench_env_peers.py [--rounds 5] [--steps 4000] [--json FILE]
 
 Uniform random actions, resets included, the same physics (gymnasium's v4) on both sides. Prints medians and ratios;
@@ -40,11 +40,13 @@ def gymnasium_rate(env, steps, rng):
 
 def offing_rate(binary, body, steps):
     """Steps per second of one round in offing and in the bare engine, each timed twice, in turns."""
-    run = subprocess.run([binary, body, "gymnasium-v4", str(steps), "2"], capture_output=True, text=True)
+    out = pathlib.Path("rates.json").resolve()
+    asked = ["--tasks", body, "--physics", "gymnasium-v4", "--steps", str(steps), "--samples", "2", "--json", str(out)]
+    run = subprocess.run([binary, "--quiet", "bench", "env", *asked], capture_output=True, text=True)
     if run.returncode:
         sys.exit(run.stderr)
-    rates = json.loads(run.stdout)
-    return statistics.mean(rates["env"]), statistics.mean(rates["bare"])
+    rates = {result["name"]: result["samples"] for result in json.loads(out.read_text())["results"]}
+    return statistics.mean(rates[body]), statistics.mean(rates[f"{body}, bare mj_step"])
 
 
 def main():
@@ -55,9 +57,9 @@ def main():
     args = parser.parse_args()
     root = pathlib.Path(__file__).resolve().parent.parent
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", root / "target")).resolve()
-    binary = target / "release" / "examples" / "env_rate"
+    binary = target / "release" / "offing"
     if not binary.is_file():
-        sys.exit(f"no {binary}; build it with `cargo build --release -p offing-mujoco --example env_rate`")
+        sys.exit(f"no {binary}; build it with `cargo build --release`")
     out = pathlib.Path(args.json).resolve() if args.json else None
     os.chdir(tempfile.mkdtemp())  # Python's MuJoCo writes MUJOCO_LOG.TXT where it runs
     gymnasium.logger.min_level = gymnasium.logger.ERROR  # v4 is deprecated, and compared here

@@ -7,10 +7,7 @@ use offing::home::write_json;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A count of at least 1, for clap.
-pub(crate) fn positive(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "wanted a whole number of at least 1".into())
-}
+pub(crate) use offing_experiments::arguments::positive;
 
 /// A value by its name in configuration files, for clap.
 pub(crate) fn named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
@@ -28,9 +25,6 @@ pub(crate) struct JsonFile {
 impl JsonFile {
     /// Writes the results, where that was asked for.
     pub(crate) fn write(&self, results: impl FnOnce() -> Value) -> Result<()> {
-        match &self.json {
-            Some(path) => Ok(write_json(path, &results())?),
-            None => Ok(()),
-        }
+        self.json.as_ref().map_or(Ok(()), |path| Ok(write_json(path, &results())?))
     }
 }

@@ -3,22 +3,16 @@
 use offing::data::audit::{Audit, Severity, Statistics};
 use offing::data::catalogue::Origin;
 use offing_experiments::Table;
-use offing_experiments::format::{count, number};
+use offing_experiments::format::{count, counted, number};
 
 use crate::term::{print_table, print_text_table};
 
 /// Prints an audit for a reader: what the file holds, how it was read, what was found.
 pub(crate) fn print_audit(audit: &Audit, origin: Origin) {
     out!("{} ({origin})", audit.name);
-    out!(
-        "{} transition{}, observations {} wide, actions {} wide, {} terminals, {} timeouts",
-        count(audit.rows),
-        if audit.rows == 1 { "" } else { "s" },
-        audit.obs_dim,
-        audit.act_dim,
-        count(audit.terminals),
-        count(audit.timeouts)
-    );
+    let (transitions, obs, act) = (counted(audit.rows, "transition"), audit.obs_dim, audit.act_dim);
+    let ends = format!("{} terminals, {} timeouts", count(audit.terminals), count(audit.timeouts));
+    out!("{transitions}, observations {obs} wide, actions {act} wide, {ends}");
     out!("next states: {}", audit.reading.next_obs);
     for (why, rows) in &audit.reading.dropped {
         out!("left out:    {} rows, {why}", count(*rows));
@@ -53,9 +47,8 @@ pub(crate) fn print_audit(audit: &Audit, origin: Origin) {
         Severity::Poison => {
             out!("verdict: POISON. A dynamics model or a neighbour index would learn these rows as facts.")
         }
-        Severity::Ok if misspelt => out!("verdict: usable, with the notes above."),
-        Severity::Note => out!("verdict: usable, with the notes above."),
-        Severity::Ok => out!("verdict: clean."),
+        Severity::Ok if !misspelt => out!("verdict: clean."),
+        _ => out!("verdict: usable, with the notes above."),
     }
 }
 

@@ -65,28 +65,20 @@ enum Command {
     Doctor(commands::doctor::Args),
 }
 
-/// Why a command line did not run to its end.
-enum Failure {
-    /// It could not be read; help and versions come this way as well.
-    Usage(clap::Error),
-    /// It was read, and what it asked for failed.
-    Failed(anyhow::Error),
-}
-
 /// Runs a command line, the program's name first, prints what went wrong, and returns how it ended.
 pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
-    match execute(args) {
-        Ok(code) => code,
-        Err(Failure::Usage(answer)) => {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(answer) => {
             // Help and versions go to stdout, mistakes to stderr; nobody can be told if that fails.
             let _ = answer.print();
-            ExitCode(answer.exit_code() as u8)
+            return ExitCode(answer.exit_code() as u8);
         }
-        Err(Failure::Failed(error)) => {
-            eprintln!("error: {error:#}");
-            ExitCode::ERROR
-        }
-    }
+    };
+    execute(cli).unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::ERROR
+    })
 }
 
 /// What surrounds experiments inside another program, from the environment: signals stay with that program, which calls
@@ -118,13 +110,13 @@ fn thread_count(text: &str) -> Result<usize, String> {
     }
 }
 
-fn execute(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<ExitCode, Failure> {
-    let cli = Cli::try_parse_from(args).map_err(Failure::Usage)?;
+fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
     if let Some(threads) = cli.threads {
         // Fails only when a pool exists already, and none does yet.
         let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
     }
-    let done = context::runtime(cli.quiet, cli.threads).and_then(|runtime| match cli.command {
+    let runtime = context::runtime(cli.quiet, cli.threads)?;
+    match cli.command {
         Command::Quickstart(args) => commands::quickstart::run(&runtime, &args),
         Command::Data(command) => commands::data::run(&runtime, &command),
         Command::Train(args) => commands::train::run(&runtime, &args),
@@ -132,13 +124,12 @@ fn execute(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Resul
         Command::Dynamics(args) => commands::dynamics::run(&runtime, &args),
         Command::Export(args) => commands::export::export(&args),
         Command::Act(args) => commands::export::act(&args),
-        Command::Calibrate(args) => commands::calibrate::run(&runtime, args),
+        Command::Calibrate(args) => commands::calibrate::run(&runtime, &args),
         Command::Reproduce(args) => commands::reproduce::run(&runtime, &args),
         Command::Report(args) => commands::report::run(&args),
-        Command::Rank(args) => commands::rank::run(&runtime, args),
+        Command::Rank(args) => commands::rank::run(&runtime, &args),
         Command::Score(args) => commands::score::run(&runtime, &args),
         Command::Bench(command) => commands::bench::run(&runtime, command),
         Command::Doctor(args) => commands::doctor::run(&runtime, &args),
-    });
-    done.map_err(Failure::Failed)
+    }
 }

@@ -58,13 +58,10 @@ impl View {
     /// The bar of a phase; that of the phase before is cleared.
     fn bar(&mut self, phase: Phase, total: u64, name: &str) -> &ProgressBar {
         if self.bar.as_ref().is_none_or(|(shown, _)| *shown != phase) {
-            let quiet = self.quiet || self.json;
-            let bar = match phase {
-                Phase::Rows => term::rows_bar(total, name, quiet),
-                Phase::Steps => term::training_bar(total, quiet),
-            };
             self.clear();
-            self.bar = Some((phase, bar));
+            let template = if phase == Phase::Rows { term::ROWS_BAR } else { term::TRAINING_BAR };
+            let bar = term::bar(template, total, self.quiet || self.json);
+            self.bar = Some((phase, bar.with_message(name.to_string())));
         }
         let (_, bar) = self.bar.as_ref().expect("set just above");
         bar.set_length(total);

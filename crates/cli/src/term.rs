@@ -69,14 +69,10 @@ fn laid_out(table: &Table, width: u16) -> comfy_table::Table {
     let mut out = comfy_table::Table::new();
     out.load_style(RULE).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     let longest_word = |text: &str| text.split_whitespace().map(|w| w.chars().count()).max().unwrap_or(0);
-    let longest_in = |c: usize| {
-        let cells = table.rows.iter().filter_map(|row| row.get(c)).chain([&table.header[c]]);
-        cells.map(|cell| longest_word(cell)).max().unwrap_or(0)
-    };
     out.set_header(&table.header).add_rows(&table.rows);
     for (i, column) in out.column_iter_mut().enumerate() {
         // A number or a path that is broken in two is neither read nor copied; lines too long for a terminal are.
-        let whole = longest_in(i) + usize::from(column.padding_width());
+        let whole = longest(table, i, longest_word) + usize::from(column.padding_width());
         column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(whole as u16)));
         if i > 0 {
             column.set_cell_alignment(CellAlignment::Right);
@@ -85,12 +81,15 @@ fn laid_out(table: &Table, width: u16) -> comfy_table::Table {
     out
 }
 
+/// The longest cell of a column, its header included, as `length` counts.
+fn longest(table: &Table, column: usize, length: impl Fn(&str) -> usize) -> usize {
+    let cells = table.rows.iter().filter_map(|row| row.get(column)).chain([&table.header[column]]);
+    cells.map(|cell| length(cell)).max().unwrap_or(0)
+}
+
 /// A table that may be too wide, as several below each other, each with the first column.
 fn in_bands(table: &Table, width: u16) -> Vec<Table> {
-    let widest = |c: usize| {
-        let cells = table.rows.iter().filter_map(|row| row.get(c)).chain([&table.header[c]]);
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
+    let widest = |c: usize| longest(table, c, |cell| cell.chars().count());
     let columns: Vec<usize> = (0..table.header.len()).map(widest).collect();
     let of = |band: Vec<usize>| {
         let pick = |row: &Vec<String>| -> Vec<String> {
@@ -118,8 +117,15 @@ fn bands(columns: &[usize], width: usize) -> Vec<Vec<usize>> {
     bands
 }
 
-/// A bar over so much work. In the template, `{rate}` is a second's work as a number that can be read.
-fn bar(total: u64, template: &str, quiet: bool) -> ProgressBar {
+/// Bars over the rows of a dataset that is generated, over the steps of a training with what it finds, and over the gradient
+/// steps of one epoch of the dynamics model. `{rate}` is a second's work as a number that can be read.
+pub(crate) const ROWS_BAR: &str = "  {msg} {bar:30} {human_pos}/{human_len} rows · {rate} · {eta} left";
+// A message that does not fit is cut: a line that wraps is drawn again below itself.
+pub(crate) const TRAINING_BAR: &str = "  {bar:24} {human_pos}/{human_len} · {rate} · {eta} left · {wide_msg}";
+pub(crate) const EPOCH_BAR: &str = "  {msg} {bar:30} {human_pos}/{human_len} updates · {rate}";
+
+/// A bar over so much work.
+pub(crate) fn bar(template: &str, total: u64, quiet: bool) -> ProgressBar {
     let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let rate = |state: &ProgressState, line: &mut dyn std::fmt::Write| {
         let _ = write!(line, "{}/s", number(state.per_sec()));
@@ -128,23 +134,6 @@ fn bar(total: u64, template: &str, quiet: bool) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(total), target).with_style(style.with_key("rate", rate));
     bar.enable_steady_tick(Duration::from_millis(300));
     bar
-}
-
-/// A bar over the rows of a dataset that is generated, with rate and time left.
-pub(crate) fn rows_bar(total: u64, name: &str, quiet: bool) -> ProgressBar {
-    let template = "  {msg} {bar:30} {human_pos}/{human_len} rows · {rate} · {eta} left";
-    bar(total, template, quiet).with_message(name.to_string())
-}
-
-/// A bar over the steps of a training, with rate, time left and a message of what it finds.
-pub(crate) fn training_bar(steps: u64, quiet: bool) -> ProgressBar {
-    // A message that does not fit is cut: a line that wraps is drawn again below itself.
-    bar(steps, "  {bar:24} {human_pos}/{human_len} · {rate} · {eta} left · {wide_msg}", quiet)
-}
-
-/// A bar over the gradient steps of one epoch of the dynamics model.
-pub(crate) fn epoch_bar(quiet: bool) -> ProgressBar {
-    bar(1, "  {msg} {bar:30} {human_pos}/{human_len} updates · {rate}", quiet)
 }
 
 #[cfg(test)]

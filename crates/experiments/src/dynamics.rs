@@ -16,7 +16,7 @@ use offing::nn::ThreadPool;
 use serde::{Deserialize, Serialize};
 use toml::Table as TomlTable;
 
-use crate::format::{count, number};
+use crate::format::{count, number, short};
 use crate::plot::{Axis, Plot, Series};
 use crate::table::{Table, row};
 use crate::{Document, Element, Runtime};
@@ -40,25 +40,34 @@ impl Default for DynamicsConfig {
     }
 }
 
-/// Which model to fit, and how to measure it.
-#[derive(Clone, Debug)]
+/// Which model to fit.
+#[derive(Clone, Debug, clap::Args)]
 pub struct DynamicsRequest {
-    /// The dataset: a path, an id or a name.
-    pub dataset: String,
-    /// How to read it.
-    pub reading: ReadOptions,
+    /// A path, a D4RL or Minari id, or the name of a generated dataset.
+    dataset: String,
+    /// Override one value, such as --set model.max_epochs=10 (may be repeated).
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
     /// Settings from a TOML file.
-    pub config: Option<PathBuf>,
-    /// Settings on top, each `key=value`.
-    pub set: Vec<String>,
-    /// Learn from so many rows only, drawn at random.
-    pub rows: Option<usize>,
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Learn from this many rows only, drawn at random.
+    #[arg(long)]
+    rows: Option<usize>,
     /// Seed of the model.
-    pub seed: u64,
-    /// Which physics to compare with; those the dataset was made with, when not given.
-    pub physics: Option<Physics>,
-    /// Starts from which the model and the simulator are followed.
-    pub windows: usize,
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// How to compare it with the simulator.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct SimulatorComparison {
+    /// Which physics to compare with [default: the dataset's own, else D4RL's].
+    #[arg(long)]
+    physics: Option<Physics>,
+    /// Starts from which to follow the model and the simulator.
+    #[arg(long, default_value_t = 1000)]
+    windows: usize,
 }
 
 /// What was measured of a model.
@@ -66,10 +75,10 @@ pub struct DynamicsReport {
     dataset: String,
     origin: Origin,
     rows: usize,
-    seed: u64,
+    request: DynamicsRequest,
     config: TomlTable,
     fitted: CachedModel,
-    comparison: HoldoutComparison,
+    holdout: HoldoutComparison,
     open_loop: Option<OpenLoop>,
 }
 
@@ -78,13 +87,31 @@ impl DynamicsRequest {
     ///
     /// # Errors
     /// Unknown names or settings, data that cannot be read, a simulator that cannot be fetched.
-    pub fn run(&self, runtime: &Runtime, on_fit: &mut dyn FnMut(FitEvent<'_>)) -> Result<DynamicsReport> {
-        self.fit_and_measure(runtime, on_fit).map_err(with_own_keys)
+    pub fn run(
+        &self,
+        runtime: &Runtime,
+        reading: ReadOptions,
+        comparison: &SimulatorComparison,
+        on_fit: &mut dyn FnMut(FitEvent<'_>),
+    ) -> Result<DynamicsReport> {
+        self.fit_and_measure(runtime, reading, comparison, on_fit).map_err(with_own_keys)
+    }
+
+    /// What was asked, as it would be typed.
+    fn command(&self) -> String {
+        let mut words = vec!["offing dynamics".to_string(), self.dataset.clone()];
+        words.extend(self.config.iter().map(|path| format!("--config {}", path.display())));
+        words.extend(self.set.iter().map(|set| format!("--set {set}")));
+        words.extend(self.rows.map(|n| format!("--rows {n}")));
+        words.push(format!("--seed {}", self.seed));
+        words.join(" ")
     }
 
     fn fit_and_measure(
         &self,
         runtime: &Runtime,
+        reading: ReadOptions,
+        comparison: &SimulatorComparison,
         on_fit: &mut dyn FnMut(FitEvent<'_>),
     ) -> Result<DynamicsReport> {
         let mut layers = Layers::of::<DynamicsConfig>()?;
@@ -96,16 +123,10 @@ impl DynamicsRequest {
         config.model.validate()?;
         let (data, origin) = runtime.hooks().resolver(|resolver| {
             let path = resolver.locate(&self.dataset, self.rows)?;
-            resolver.read_with_notes(&path, self.reading.clone())
+            resolver.read_with_notes(&path, reading)
         })?;
         let drawn = self.rows.filter(|&n| n < data.rows.len()).map(|n| {
-            let mut rows: Vec<usize> = (0..data.rows.len()).collect();
-            let mut rng = Rng::stream(self.seed, "rows", 0);
-            (0..n).for_each(|i| {
-                let other = i + rng.below(rows.len() - i);
-                rows.swap(i, other);
-            });
-            rows.truncate(n);
+            let mut rows = draw_rows(n, data.rows.len(), &mut Rng::stream(self.seed, "rows", 0));
             rows.sort_unstable();
             data.rows.select(&rows)
         });
@@ -121,19 +142,21 @@ impl DynamicsRequest {
         let verb = if fitted.fresh { "fitted" } else { "found" };
         let (members, dir) = (fitted.model.members(), fitted.dir.display());
         runtime.say(&format!("{verb} a model of {members} members after {} epochs: {dir}", fitted.epochs));
-        let (comparison, line) = compare(&fitted.model, rows, &config.model, self.seed);
-        let rows = rows.len();
-        let open_loop = self.against_simulator(runtime, &data, &fitted, &line)?;
+        let (holdout, line) = compare(&fitted.model, rows, &config.model, self.seed);
+        let (rows, request) = (rows.len(), self.clone());
+        let open_loop = comparison.open_loop(runtime, &data, (&fitted, self.seed), &line)?;
         let (dataset, config) = (data.name, layers.table().clone());
-        Ok(DynamicsReport { dataset, origin, rows, seed: self.seed, config, fitted, comparison, open_loop })
+        Ok(DynamicsReport { dataset, origin, rows, request, config, fitted, holdout, open_loop })
     }
+}
 
+impl SimulatorComparison {
     /// Open-loop errors, when there is a simulator for the dataset's task.
-    fn against_simulator(
+    fn open_loop(
         &self,
         runtime: &Runtime,
         data: &Dataset,
-        fitted: &CachedModel,
+        (fitted, seed): (&CachedModel, u64),
         line: &Linear,
     ) -> Result<Option<OpenLoop>> {
         let Some(task) = runtime.mujoco.task_of(&data.name) else {
@@ -152,7 +175,7 @@ impl DynamicsRequest {
             return Ok(None);
         }
         runtime.say(&format!("following {task} ({physics}) and the model from {} starts", self.windows));
-        let cfg = OpenLoopConfig { windows: self.windows, steps: STEPS.min(longest), seed: self.seed };
+        let cfg = OpenLoopConfig { windows: self.windows, steps: STEPS.min(longest), seed };
         Ok(Some(open_loop(&fitted.model, line, &oracle, data, &cfg)?))
     }
 }
@@ -167,11 +190,10 @@ fn with_own_keys(error: anyhow::Error) -> anyhow::Error {
 impl DynamicsReport {
     /// Tables for the terminal, each between lines.
     pub fn tables(&self) -> Vec<(Vec<String>, Table, Vec<String>)> {
+        let [held_out, trained_on] = [self.holdout.rows, self.fitted.report.train_rows].map(count);
         let mut lines = vec![format!(
-            "hold-out error on standardised targets (a model that answers the mean has 1): {} rows held out, {} trained on, \
-             {} epochs",
-            count(self.comparison.rows),
-            count(self.fitted.report.train_rows),
+            "hold-out error on standardised targets (a model that answers the mean has 1): {held_out} rows held out, \
+             {trained_on} trained on, {} epochs",
             self.fitted.epochs
         )];
         let constant = &self.fitted.report.constant_inputs;
@@ -193,15 +215,15 @@ impl DynamicsReport {
     /// All figures.
     pub fn json(&self) -> serde_json::Value {
         serde_json::json!({
-            "dataset": self.dataset, "origin": self.origin, "rows": self.rows, "seed": self.seed, "config": self.config,
+            "dataset": self.dataset, "origin": self.origin, "rows": self.rows, "seed": self.request.seed, "config": self.config,
             "epochs": self.fitted.epochs, "updates": self.fitted.updates, "fit": self.fitted.report,
-            "elites": self.fitted.model.elites(), "holdout": self.comparison, "open_loop": self.open_loop,
+            "elites": self.fitted.model.elites(), "holdout": self.holdout, "open_loop": self.open_loop,
         })
     }
 
     /// Hold-out errors member by member, beside the linear model's.
     fn holdout_table(&self) -> Table {
-        let found = &self.comparison;
+        let found = &self.holdout;
         let cells = |name: String, elite: &str, error: f64| {
             row(name, [elite.to_string(), number(error), format!("{:.1}", found.linear / error)])
         };
@@ -215,24 +237,22 @@ impl DynamicsReport {
         Table::new(["", "elite", "MSE", "linear / it"], rows)
     }
 
-    /// The page; `command` makes it again.
+    /// The page.
     ///
     /// # Errors
     /// Settings that TOML cannot hold.
-    pub fn document(&self, command: String) -> Result<Document> {
-        let (fitted, found) = (&self.fitted, &self.comparison);
+    pub fn document(&self) -> Result<Document> {
+        let (fitted, found, epochs) = (&self.fitted, &self.holdout, self.fitted.epochs);
+        let (members, elites) = (fitted.model.members(), fitted.model.elites().len());
+        let [trained, held, updates] =
+            [fitted.report.train_rows, found.rows, fitted.updates as usize].map(count);
         let config = toml::to_string(&self.config).context("cannot write the configuration")?;
         let mut page = Document::new(format!("Dynamics model of {}", self.dataset));
         page.intro = vec![
-            Element::Code(command),
+            Element::Code(self.request.command()),
             Element::text(format!(
-                "{} members, of which {} make steps; {} rows trained on, {} held out; {} epochs, {} gradient steps.",
-                fitted.model.members(),
-                fitted.model.elites().len(),
-                count(fitted.report.train_rows),
-                count(found.rows),
-                fitted.epochs,
-                count(fitted.updates as usize)
+                "{members} members, of which {elites} make steps; {trained} rows trained on, {held} held out; {epochs} \
+                 epochs, {updates} gradient steps."
             )),
         ];
         page.results = vec![
@@ -296,25 +316,20 @@ fn open_loop_table(open: &OpenLoop) -> Table {
 fn left_out(open: &OpenLoop) -> String {
     match (open.clipped, open.unstable) {
         (0, 0) => "Every start could be rebuilt in the simulator.".into(),
-        (clipped, unstable) => format!(
-            "Left out: {} starts whose observation hides clipped velocities, {} the simulator could not follow.",
-            count(clipped),
-            count(unstable)
-        ),
+        (clipped, unstable) => {
+            let clipped = format!("{} starts whose observation hides clipped velocities", count(clipped));
+            format!("Left out: {clipped}, {} the simulator could not follow.", count(unstable))
+        }
     }
 }
 
 fn by_column(found: &HoldoutComparison) -> Plot {
     let points = |errors: &[f64]| errors.iter().enumerate().map(|(i, e)| (i as f64, *e)).collect();
-    Plot {
-        title: "Hold-out error by target".into(),
-        x: Axis::linear("column"),
-        y: Axis::log("standardised MSE"),
-        series: vec![
-            Series::scatter("mean of the elites", points(&found.elite_mean_by_column)),
-            Series::scatter("linear", points(&found.linear_by_column)),
-        ],
-    }
+    let series = vec![
+        Series::scatter("mean of the elites", points(&found.elite_mean_by_column)),
+        Series::scatter("linear", points(&found.linear_by_column)),
+    ];
+    Plot::new("Hold-out error by target", Axis::linear("column"), Axis::log("standardised MSE"), series)
 }
 
 fn over_steps(open: &OpenLoop, close: bool) -> Plot {
@@ -338,22 +353,15 @@ fn over_steps(open: &OpenLoop, close: bool) -> Plot {
         "recorded" => !close && curve.mean.iter().any(|e| *e >= least),
         _ => !close,
     };
-    Plot {
-        title: "Open-loop error".into(),
-        x: Axis::linear("steps"),
-        y: if close { Axis::linear("scaled error") } else { Axis::log("scaled error") },
-        series: open.curves.iter().filter(shown).map(series).collect(),
-    }
+    let y = if close { Axis::linear("scaled error") } else { Axis::log("scaled error") };
+    let series = open.curves.iter().filter(shown).map(series).collect();
+    Plot::new("Open-loop error", Axis::linear("steps"), y, series)
 }
 
-/// Two or three digits: a table of intervals has no room for more.
-fn short(x: f64) -> String {
-    match x.abs() {
-        a if !x.is_finite() || a == 0.0 => format!("{x}"),
-        a if a >= 10.0 => format!("{x:.0}"),
-        a if a >= 1.0 => format!("{x:.1}"),
-        a if a >= 0.01 => format!("{x:.2}"),
-        a if a >= 1e-3 => format!("{x:.3}"),
-        _ => format!("{x:.0e}"),
-    }
+/// So many of the numbers below `of`, drawn at random.
+pub(crate) fn draw_rows(count: usize, of: usize, rng: &mut Rng) -> Vec<usize> {
+    let mut rows: Vec<usize> = (0..of).collect();
+    (0..count.min(of)).for_each(|i| rows.swap(i, i + rng.below(of - i)));
+    rows.truncate(count);
+    rows
 }

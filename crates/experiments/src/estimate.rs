@@ -18,6 +18,7 @@ use toml::Table;
 
 use crate::Runtime;
 use crate::format::{count, counted, duration};
+use crate::runtime::break_if;
 
 /// Rows of the dataset the probe learns from.
 const ROWS: usize = 4000;
@@ -146,11 +147,7 @@ fn step_cost(run: &PreparedRun, few: &Dataset, pool: &ThreadPool) -> Result<(Vec
         let Event::Step(status) = event else { return ControlFlow::Continue(()) };
         steps = status.step;
         let first: &Instant = first.get_or_insert_with(Instant::now);
-        if steps > 0 && first.elapsed().as_secs_f64() > PROBE {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+        break_if(steps > 0 && first.elapsed().as_secs_f64() > PROBE)
     };
     let mut session = Session::new(few, &home, pool, run.manifest.seed, &mut run_dir, &mut on_event);
     match probe.algorithm.run(&mut session) {

@@ -2,15 +2,10 @@
 
 /// 1234567 → "1,234,567".
 pub fn count(n: usize) -> String {
-    let digits = n.to_string();
-    let mut grouped = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
+    match n {
+        0..1000 => n.to_string(),
+        _ => format!("{},{:03}", count(n / 1000), n % 1000),
     }
-    grouped
 }
 
 /// A count with its noun: "1 row", "2,000 rows".
@@ -20,13 +15,20 @@ pub fn counted(n: usize, noun: &str) -> String {
 
 /// A number with about four significant digits.
 pub fn number(x: f64) -> String {
-    match x.abs() {
-        a if !x.is_finite() || a == 0.0 => format!("{x}"),
-        a if a >= 1000.0 => format!("{x:.0}"),
-        a if a >= 100.0 => format!("{x:.1}"),
-        a if a >= 1.0 => format!("{x:.2}"),
-        a if a >= 1e-3 => format!("{x:.4}"),
-        _ => format!("{x:.2e}"),
+    by_size(x, &[(1000.0, 0), (100.0, 1), (1.0, 2), (1e-3, 4)], 2)
+}
+
+/// Two or three digits: a table of intervals has no room for more.
+pub(crate) fn short(x: f64) -> String {
+    by_size(x, &[(10.0, 0), (1.0, 1), (0.01, 2), (1e-3, 3)], 0)
+}
+
+/// A number with the decimals of the first size that it reaches; one below all of them with an exponent.
+fn by_size(x: f64, sizes: &[(f64, usize)], decimals_below: usize) -> String {
+    match sizes.iter().find(|(size, _)| x.abs() >= *size) {
+        _ if !x.is_finite() || x == 0.0 => format!("{x}"),
+        Some((_, decimals)) => format!("{x:.decimals$}"),
+        None => format!("{x:.decimals_below$e}"),
     }
 }
 

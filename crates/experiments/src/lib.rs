@@ -1,16 +1,17 @@
 //! Experiments with offing: grids of trainings, calibration studies, rankings, benches, and the reports they give.
 //!
 //! Nothing here knows a terminal or reads environment variables. Whoever calls makes a [`runtime::Runtime`], which says where
-//! things are, who listens and when to stop, and shows the tables and documents that come back.
+//! things are, who listens and when to stop, and shows the tables and documents that come back. Requests derive `clap::Args`,
+//! so that what a user can choose is written once.
 //!
 //! Modules are listed in reading order, which is also import order: a module uses only modules above it.
 
+pub mod arguments;
 pub mod format;
 pub mod files;
 pub mod table;
 mod svg;
 pub mod plot;
-mod contour_plot;
 mod mean_std;
 pub mod document;
 pub mod provenance;

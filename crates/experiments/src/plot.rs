@@ -17,7 +17,7 @@ pub struct Plot {
 }
 
 /// What an axis shows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Axis {
     pub(crate) label: String,
     pub(crate) log: bool,
@@ -50,7 +50,7 @@ impl Axis {
     }
 
     pub(crate) fn log(label: &str) -> Self {
-        Self { label: label.into(), log: true }
+        Self { log: true, ..Self::linear(label) }
     }
 }
 
@@ -153,12 +153,10 @@ impl Scale {
         }
         let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
         let decades = self.high.log10() - self.low.log10();
-        let between: &[f64] = if decades < 1.5 {
-            &[1.0, 2.0, 3.0, 5.0]
-        } else if decades < 3.0 {
-            &[1.0, 3.0]
-        } else {
-            &[1.0]
+        let between: &[f64] = match decades {
+            ..1.5 => &[1.0, 2.0, 3.0, 5.0],
+            ..3.0 => &[1.0, 3.0],
+            _ => &[1.0],
         };
         // Where not every power has room, those shown are multiples of the stride, so that 1 is among them.
         let stride = ((decades / 8.0).ceil() as i32).max(1);
@@ -227,9 +225,8 @@ impl Plot {
 
     fn frame(&self, svg: &mut String, x: &Scale, y: &Scale) {
         let line = |x1: f64, x2: f64, y1: f64, y2: f64, style: &str| {
-            format!(
-                "<line x1=\"{x1:.1}\" x2=\"{x2:.1}\" y1=\"{y1:.1}\" y2=\"{y2:.1}\" style=\"{style}\" stroke-width=\"1\"/>"
-            )
+            let ends = format!(r#"x1="{x1:.1}" x2="{x2:.1}" y1="{y1:.1}" y2="{y2:.1}""#);
+            format!(r#"<line {ends} style="{style}" stroke-width="1"/>"#)
         };
         let grid = "stroke:var(--rule,#ddd)";
         for tick in y.ticks() {
@@ -243,14 +240,10 @@ impl Plot {
             let _ = writeln!(svg, "{}{label}", line(at, at, y.from, y.from + 5.0, grid));
         }
         let _ = writeln!(svg, "{}", line(x.from, x.to, y.from, y.from, "stroke:var(--ink,#222)"));
-        let below = svg::text((x.from + x.to) / 2.0, HEIGHT - 12.0, "middle", &self.x.label);
-        let _ = writeln!(svg, "{below}");
-        let middle = (y.from + y.to) / 2.0;
-        let beside = escape(&self.y.label);
-        let _ = writeln!(
-            svg,
-            "<text transform=\"translate(16 {middle:.1}) rotate(-90)\" text-anchor=\"middle\">{beside}</text>"
-        );
+        let _ = writeln!(svg, "{}", svg::text((x.from + x.to) / 2.0, HEIGHT - 12.0, "middle", &self.x.label));
+        let (middle, label) = ((y.from + y.to) / 2.0, escape(&self.y.label));
+        let place = format!(r#"transform="translate(16 {middle:.1}) rotate(-90)" text-anchor="middle""#);
+        let _ = writeln!(svg, "<text {place}>{label}</text>");
     }
 
     fn legend(&self, svg: &mut String, (left, top): (f64, f64)) {
@@ -262,7 +255,7 @@ impl Plot {
             };
             let colour = colour(series.slot.unwrap_or(i));
             let stroke = stroke(series.mark_in(i), 2.0);
-            let sign = format!("<path d=\"{place}\" style=\"stroke:{colour}\" {stroke}/>");
+            let sign = format!(r#"<path d="{place}" style="stroke:{colour}" {stroke}/>"#);
             svg.push_str(&legend_entry(&sign, left, y, &series.name));
         }
     }
@@ -277,9 +270,9 @@ pub(crate) fn level_line(level: f64, beside: &[Series]) -> Series {
 
 fn stroke(mark: Mark, points: f64) -> String {
     match mark {
-        Mark::Line => "fill=\"none\" stroke-width=\"2\" stroke-linejoin=\"round\"".into(),
-        Mark::Dashed => "fill=\"none\" stroke-width=\"2\" stroke-dasharray=\"5 4\"".into(),
-        Mark::Points => format!("fill=\"none\" stroke-width=\"{}\" stroke-linecap=\"round\"", 3.0 * points),
+        Mark::Line => r#"fill="none" stroke-width="2" stroke-linejoin="round""#.into(),
+        Mark::Dashed => r#"fill="none" stroke-width="2" stroke-dasharray="5 4""#.into(),
+        Mark::Points => format!(r#"fill="none" stroke-width="{}" stroke-linecap="round""#, 3.0 * points),
     }
 }
 
@@ -307,13 +300,9 @@ fn band(svg: &mut String, series: &Series, x: &Scale, y: &Scale, colour: &str) {
         }))
     };
     for (low, high) in edge(|b| b.0).into_iter().zip(edge(|b| b.1)) {
-        let around: Vec<String> =
-            high.iter().chain(low.iter().rev()).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-        let _ = writeln!(
-            svg,
-            "<polygon points=\"{}\" style=\"fill:{colour}\" fill-opacity=\"0.16\"/>",
-            around.join(" ")
-        );
+        let around = high.iter().chain(low.iter().rev()).map(|(x, y)| format!("{x:.1},{y:.1}"));
+        let around = around.collect::<Vec<_>>().join(" ");
+        let _ = writeln!(svg, r#"<polygon points="{around}" style="fill:{colour}" fill-opacity="0.16"/>"#);
     }
 }
 
@@ -335,11 +324,9 @@ fn marks(svg: &mut String, series: &Series, mark: Mark, x: &Scale, y: &Scale, co
         (Mark::Points, _) => (0.9, 0.3),
         _ => (1.0, 1.0),
     };
-    let _ = writeln!(
-        svg,
-        "<path d=\"{path}\" style=\"stroke:{colour}\" stroke-opacity=\"{opacity}\" {}/>",
-        stroke(mark, size)
-    );
+    let stroke = stroke(mark, size);
+    let _ =
+        writeln!(svg, r#"<path d="{path}" style="stroke:{colour}" stroke-opacity="{opacity}" {stroke}/>"#);
 }
 
 #[cfg(test)]

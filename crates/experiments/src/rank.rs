@@ -23,24 +23,31 @@ use offing::uncertainty::{BuildContext, Uncertainty, UncertaintyConfig};
 use offing::{Error, Rng};
 use serde_json::{Map, Value, json};
 
+use crate::arguments::positive;
 use crate::format::{count, number, or_dash};
 use crate::run_record::{LAST_POLICY, POLICIES, find_runs, load_actor};
 use crate::{Runtime, Table};
 
 /// What to rank, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct RankConfig {
-    /// Run directories, or directories with runs somewhere inside.
+    /// Run directories, or directories with runs somewhere inside; all trained on the same transitions.
+    #[arg(required = true)]
     pub runs: Vec<PathBuf>,
-    /// Episodes in the simulator for each policy, to check the rankings against.
+    /// Also play N episodes with each policy in the simulator, to check the rankings against.
+    #[arg(long, default_value_t = 0, value_name = "N")]
     pub online: usize,
     /// Seed of everything random.
+    #[arg(long, default_value_t = 0)]
     pub seed: u64,
     /// Gradient steps of fitted Q evaluation for each policy.
+    #[arg(long, default_value_t = FittedQConfig::default().steps, value_parser = clap::value_parser!(u64).range(1..))]
     pub steps: u64,
-    /// Steps for which a policy is followed in the model.
+    /// Steps of a policy in the model.
+    #[arg(long, default_value_t = ModelReturnConfig::default().length, value_parser = positive)]
     pub length: usize,
     /// Discount of both estimates.
+    #[arg(long, default_value_t = FittedQConfig::default().gamma)]
     pub gamma: f64,
 }
 
@@ -328,9 +335,8 @@ impl Ranking {
                 "episodes_that_chose_it": p.chosen_by,
             })
         });
-        let correlations = self.correlations().into_iter();
         let correlations: Map<_, _> =
-            correlations.map(|(name, rho)| (name.to_string(), json!(rho))).collect();
+            self.correlations().into_iter().map(|(name, rho)| (name.to_string(), json!(rho))).collect();
         let config = &self.config;
         json!({
             "policies": policies.collect::<Vec<_>>(), "spearman": correlations, "seed": config.seed,

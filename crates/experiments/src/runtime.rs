@@ -20,6 +20,11 @@ use crate::provenance::version;
 /// Shows what happens in one training, until it is dropped.
 pub type EventView = Box<dyn FnMut(&Event<'_>)>;
 
+/// A break where `stop` says so.
+pub(crate) fn break_if(stop: bool) -> ControlFlow<()> {
+    if stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
 /// The surroundings of an experiment. The command line makes one from the environment.
 pub struct Runtime {
     /// Where datasets, models and indexes are.
@@ -72,7 +77,7 @@ impl Runtime {
 
     /// Whether to continue.
     pub fn control_flow(&self) -> ControlFlow<()> {
-        if (self.stop_requested)() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        break_if((self.stop_requested)())
     }
 
     /// What surrounds a training: the simulators, a view of its progress, a stop on request.

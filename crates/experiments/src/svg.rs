@@ -42,7 +42,7 @@ pub(crate) fn open(title: &str, height: f64, left: f64) -> String {
 
 /// A text at a point; `anchor` is start, middle or end.
 pub(crate) fn text(x: f64, y: f64, anchor: &str, content: &str) -> String {
-    format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>", escape(content))
+    format!(r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{}</text>"#, escape(content))
 }
 
 /// One entry of a legend: its sign, and its name beside it.

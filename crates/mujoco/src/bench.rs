@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
+use offing::env::Env as _;
 use offing::{Result, Rng};
 
-use crate::tasks::{BareStep, build};
+use crate::tasks::{MujocoEnv, build};
 use crate::{Engine, Physics};
 
 /// Steps a second on one thread, one entry a round.
@@ -26,7 +27,7 @@ pub fn rates(engine: &Engine, task: &str, physics: Physics, rounds: usize, steps
     let acts: Vec<&[f32]> = acts.chunks_exact(act_dim).collect();
     // Not timed: it brings caches and clock up to speed and finds where episodes end.
     let mut ends = vec![false; steps];
-    drive(&mut *env, &acts, |env, act, i| {
+    drive(&mut env, &acts, |env, act, i| {
         let result = env.step(act);
         ends[i] = result.terminated || result.truncated;
         ends[i]
@@ -35,17 +36,15 @@ pub fn rates(engine: &Engine, task: &str, physics: Physics, rounds: usize, steps
     for round in 0..rounds {
         for turn in 0..2 {
             if (round + turn) % 2 == 0 {
-                let stepped = |env: &mut dyn BareStep, act: &[f32], _| {
+                rates.env.push(drive(&mut env, &acts, |env, act, _| {
                     let result = env.step(act);
                     result.terminated || result.truncated
-                };
-                rates.env.push(drive(&mut *env, &acts, stepped));
+                }));
             } else {
-                let stepped = |env: &mut dyn BareStep, act: &[f32], i: usize| {
+                rates.bare.push(drive(&mut env, &acts, |env, act, i| {
                     env.bare_step(act);
                     ends[i]
-                };
-                rates.bare.push(drive(&mut *env, &acts, stepped));
+                }));
             }
         }
     }
@@ -54,9 +53,9 @@ pub fn rates(engine: &Engine, task: &str, physics: Physics, rounds: usize, steps
 
 /// Steps through `acts` from the same start, starting over where `step` says so; returns steps a second.
 fn drive(
-    env: &mut dyn BareStep,
+    env: &mut MujocoEnv,
     acts: &[&[f32]],
-    mut step: impl FnMut(&mut dyn BareStep, &[f32], usize) -> bool,
+    mut step: impl FnMut(&mut MujocoEnv, &[f32], usize) -> bool,
 ) -> f64 {
     env.reset(0);
     let clock = Instant::now();

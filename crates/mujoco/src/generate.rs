@@ -8,14 +8,14 @@ use offing::data::catalogue::{Catalogue, GeneratedName};
 use offing::data::generate::{Behaviour, BehaviourBlock, generate as roll_out};
 use offing::data::policy_set::{LoadedPolicy, PolicySet, SnapshotChoice};
 use offing::data::{self, Format};
-use offing::env::{Env, EnvPool, GenerateOptions, Generated, Physics};
+use offing::env::{EnvPool, GenerateOptions, Generated, Physics};
 use offing::home::Home;
 use offing::policy::UniformPolicy;
 use offing::{Error, Result};
 use sha2::{Digest, Sha256};
 
 use crate::antmaze_policy::WaypointFollower;
-use crate::{AntMazeOptions, Engine, Maze, antmaze, built_in_policies, make};
+use crate::{Engine, Maze, built_in_policies, make, make_starting_anywhere};
 
 /// The file of the goal-reaching ant behind AntMaze data.
 const GOAL_REACHING_ANT: &str = "ant-navigate.safetensors";
@@ -107,16 +107,10 @@ fn roll_out_blocks(
     maze: Option<Maze>,
     progress: &mut dyn FnMut(usize),
 ) -> Result<offing::data::Dataset> {
-    let in_maze = maze.is_some();
-    let envs = EnvPool::new(|| -> Result<Box<dyn Env>> {
-        if !in_maze {
-            return make(engine, &recipe.task, options.physics);
-        }
-        // Every AntMaze set but plain umaze starts anywhere; an episode ends at the goal, so terminals are terminal.
-        let start_anywhere = !recipe.flavour.is_empty();
-        let maze_options = AntMazeOptions { start_anywhere, ..AntMazeOptions::default() };
-        Ok(Box::new(antmaze(engine, &recipe.task, options.physics, maze_options)?))
-    });
+    // Every AntMaze set but plain umaze starts anywhere; an episode ends at the goal, so terminals are terminal.
+    let anywhere = maze.is_some() && !recipe.flavour.is_empty();
+    let make_env = if anywhere { make_starting_anywhere } else { make };
+    let envs = EnvPool::new(|| make_env(engine, &recipe.task, options.physics));
     let behaviours: Vec<Box<dyn Behaviour + '_>> = match (policies, maze) {
         (None, _) => vec![Box::new(UniformPolicy)],
         (Some(policies), Some(maze)) => {

@@ -16,7 +16,7 @@
 //! # Ok::<(), offing::Error>(())
 //! ```
 //!
-//! Reading order: [`Engine`] · the tasks ([`make`]) · [`Maze`] · [`Mujoco`] · [`mod@generate`] · [`VecEnv`] · [`mod@bench`].
+//! Reading order: [`Engine`] · the tasks ([`make`]) · [`Maze`] · [`Mujoco`] · [`mod@generate`] · [`mod@bench`].
 
 mod engine;
 mod tasks;
@@ -24,9 +24,12 @@ mod built_in_policies;
 mod antmaze_policy;
 pub mod generate;
 mod mujoco;
-mod vec_env;
 pub mod bench;
+// Unit tests take the engine as the tests outside do.
 #[cfg(test)]
+extern crate self as offing_mujoco;
+#[cfg(test)]
+#[path = "../tests/engine/mod.rs"]
 mod testing;
 
 pub use built_in_policies::built_in_policies;
@@ -34,5 +37,4 @@ pub use engine::Engine;
 pub use engine::layout::VERSION_NAME as MUJOCO;
 pub use mujoco::Mujoco;
 pub use offing::env::Physics;
-pub use tasks::{AntMaze, AntMazeOptions, Goals, Maze, MazeWalk, MujocoEnv, TASKS, antmaze, make};
-pub use vec_env::VecEnv;
+pub use tasks::{Maze, TASKS, make, make_starting_anywhere};

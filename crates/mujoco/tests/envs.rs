@@ -7,7 +7,7 @@ mod engine;
 use offing::Rng;
 use offing::env::{Env, SimState, StepResult};
 use offing::home::Home;
-use offing_mujoco::{AntMazeOptions, Engine, Goals, Maze, Physics, TASKS, VecEnv, antmaze, bench, make};
+use offing_mujoco::{Engine, Maze, Physics, TASKS, bench, make, make_starting_anywhere};
 
 fn env(task: &str, physics: Physics) -> Box<dyn Env> {
     make(engine::shared(), task, physics).unwrap()
@@ -196,73 +196,34 @@ fn only_v5_withholds_the_bonus_from_the_step_that_falls() {
 }
 
 #[test]
-fn a_vectorised_run_is_the_same_on_any_number_of_threads() {
-    let run = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| {
-            let mut envs = VecEnv::new(engine::shared(), "hopper", Physics::default(), 5, 11).unwrap();
-            let mut rng = Rng::stream(0, "acts", 0);
-            let mut trace = envs.obs().to_vec();
-            let mut ends = 0;
-            for _ in 0..100 {
-                let acts: Vec<f32> = (0..15).map(|_| rng.range(-1.0, 1.0) as f32).collect();
-                envs.step(&acts);
-                trace.extend(envs.next_obs().iter().chain(envs.obs()));
-                for (i, result) in envs.results().iter().enumerate() {
-                    trace.push(result.reward);
-                    ends += usize::from(result.terminated);
-                    let (row, width) = (i * 11, 11);
-                    let same = envs.obs()[row..row + width] == envs.next_obs()[row..row + width];
-                    assert_eq!(same, !result.terminated, "an ended episode starts over, no other");
-                }
-            }
-            assert!(ends > 5, "{ends} falls");
-            trace
-        })
-    };
-    assert_eq!(run(1), run(3));
-    assert!(VecEnv::of(Vec::new(), 0).is_err());
-}
-
-#[test]
-fn goals_are_drawn_per_reset_or_once() {
-    let goals = |goals| {
-        let options = AntMazeOptions { goals, ..AntMazeOptions::default() };
-        let mut env = antmaze(engine::shared(), "antmaze-medium", Physics::default(), options).unwrap();
-        [1, 2, 3].map(|seed| {
-            env.reset(seed);
-            env.goal()
-        })
-    };
-    let each = goals(Goals::PerReset);
+fn goals_are_drawn_per_reset() {
+    let mut env = env("antmaze-medium", Physics::default());
+    let each = [1, 2, 3].map(|seed| {
+        env.reset(seed);
+        env.state().goal
+    });
     assert!(each[0] != each[1] && each[1] != each[2]);
-    for [x, y] in each {
-        assert!((20.0..21.5).contains(&x) && (20.0..21.5).contains(&y), "{x} {y}");
+    for goal in each {
+        assert!(goal.len() == 2 && goal.iter().all(|x| (20.0..21.5).contains(x)), "{goal:?}");
     }
-    let once = goals(Goals::PerEnv);
-    assert!(once[0] == each[0] && once[0] == once[1] && once[1] == once[2]);
 }
 
 #[test]
-fn reaching_the_goal_pays_one_and_ends_unless_data_are_made() {
-    for end_at_goal in [true, false] {
-        let options = AntMazeOptions { end_at_goal, ..AntMazeOptions::default() };
-        let mut env = antmaze(engine::shared(), "antmaze-umaze", Physics::default(), options).unwrap();
-        env.reset(0);
-        let far = env.step(&[0.0; 8]);
-        assert_eq!((far.reward, far.terminated), (0.0, false));
-        let [x, y] = env.xy();
-        env.aim_at([x + 0.3, y]);
-        let near = env.step(&[0.0; 8]);
-        assert_eq!((near.reward, near.terminated), (1.0, end_at_goal));
-        assert_eq!(env.state().goal, [x + 0.3, y]);
-    }
+fn reaching_the_goal_pays_one_and_ends() {
+    let mut env = env("antmaze-umaze", Physics::default());
+    env.reset(0);
+    let far = env.step(&[0.0; 8]);
+    assert_eq!((far.reward, far.terminated), (0.0, false));
+    let (x, y) = (env.obs()[0], env.obs()[1]);
+    env.set_state(&SimState { goal: vec![x + 0.3, y], ..env.state() }).unwrap();
+    let near = env.step(&[0.0; 8]);
+    assert_eq!((near.reward, near.terminated), (1.0, true));
+    assert_eq!(env.state().goal, [x + 0.3, y]);
 }
 
 #[test]
 fn walls_hold_the_ant() {
-    let mut env =
-        antmaze(engine::shared(), "antmaze-umaze", Physics::default(), AntMazeOptions::default()).unwrap();
+    let mut env = env("antmaze-umaze", Physics::default());
     env.reset(0);
     let mut state = env.state();
     // Flung at the wall between the arms of the U, whose face is at y = 2.
@@ -271,7 +232,7 @@ fn walls_hold_the_ant() {
     let ys: Vec<f64> = (0..40)
         .map(|_| {
             env.step(&[0.0; 8]);
-            env.xy()[1]
+            env.obs()[1]
         })
         .collect();
     assert!(ys.iter().all(|y| *y < 2.0), "{ys:?}");
@@ -280,12 +241,12 @@ fn walls_hold_the_ant() {
 
 #[test]
 fn starts_anywhere_lie_in_open_cells() {
-    let options = AntMazeOptions { start_anywhere: true, ..AntMazeOptions::default() };
-    let mut env = antmaze(engine::shared(), "antmaze-large", Physics::default(), options).unwrap();
+    let mut env = make_starting_anywhere(engine::shared(), "antmaze-large", Physics::default()).unwrap();
     let mut cells = std::collections::BTreeSet::new();
     for seed in 0..300 {
         env.reset(seed);
-        let (cell, [x, y]) = (env.maze().cell(env.xy()), env.xy());
+        let (x, y) = (env.obs()[0], env.obs()[1]);
+        let cell = Maze::large().cell([x, y]);
         let [cx, cy] = Maze::large().centre(cell);
         assert!((x - cx).abs() <= 2.0 && (y - cy).abs() <= 2.0);
         cells.insert(cell);

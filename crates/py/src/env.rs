@@ -14,7 +14,14 @@ type Column<'py> = Bound<'py, PyArray1<f64>>;
 
 #[pyclass(frozen, module = "offing._offing")]
 pub(crate) struct Simulator {
-    spec: Spec,
+    #[pyo3(get)]
+    task: String,
+    #[pyo3(get)]
+    obs_dim: usize,
+    #[pyo3(get)]
+    act_dim: usize,
+    #[pyo3(get)]
+    horizon: usize,
     /// Python may share an object among threads; a simulator belongs to one at a time.
     env: Mutex<Box<dyn Env>>,
 }
@@ -41,7 +48,8 @@ impl Simulator {
             })
         };
         let env = py.detach(make).map_err(|e| of_command(&e))?;
-        Ok(Self { spec: env.spec().clone(), env: Mutex::new(env) })
+        let Spec { task, obs_dim, act_dim, horizon } = env.spec().clone();
+        Ok(Self { task, obs_dim, act_dim, horizon, env: Mutex::new(env) })
     }
 
     fn reset<'py>(&self, py: Python<'py>, seed: u64) -> Column<'py> {
@@ -56,11 +64,9 @@ impl Simulator {
         act: PyReadonlyArray1<'py, f32>,
     ) -> PyResult<(Column<'py>, f64, bool, bool)> {
         let act = act.as_array().to_vec();
-        if act.len() != self.spec.act_dim || act.iter().any(|a| !a.is_finite()) {
-            return Err(PyValueError::new_err(format!(
-                "action: wanted {} finite numbers, found {act:?}",
-                self.spec.act_dim
-            )));
+        if act.len() != self.act_dim || act.iter().any(|a| !a.is_finite()) {
+            let words = format!("action: wanted {} finite numbers, found {act:?}", self.act_dim);
+            return Err(PyValueError::new_err(words));
         }
         let moment = py.detach(|| self.env().step(&act));
         Ok((self.observed(py), moment.reward, moment.terminated, moment.truncated))
@@ -87,34 +93,11 @@ impl Simulator {
 
     /// Puts the simulator where an observation was made; the entries whose true value it hides.
     fn resume_from(&self, obs: PyReadonlyArray1<'_, f64>) -> PyResult<Vec<usize>> {
-        if obs.len() != self.spec.obs_dim {
-            return Err(PyValueError::new_err(format!(
-                "observation: wanted {} numbers, found {}",
-                self.spec.obs_dim,
-                obs.len()
-            )));
+        if obs.len() != self.obs_dim {
+            let words = format!("observation: wanted {} numbers, found {}", self.obs_dim, obs.len());
+            return Err(PyValueError::new_err(words));
         }
         let resumed = self.env().resume_from(&obs.as_array().to_vec()).map_err(of_library)?;
         Ok(resumed.clipped)
-    }
-
-    #[getter]
-    fn task(&self) -> &str {
-        &self.spec.task
-    }
-
-    #[getter]
-    fn obs_dim(&self) -> usize {
-        self.spec.obs_dim
-    }
-
-    #[getter]
-    fn act_dim(&self) -> usize {
-        self.spec.act_dim
-    }
-
-    #[getter]
-    fn horizon(&self) -> usize {
-        self.spec.horizon
     }
 }

@@ -33,11 +33,8 @@ impl Policy {
     ) -> PyResult<Bound<'py, PyArray2<f32>>> {
         let obs = rows("obs", &obs)?;
         if obs.ncols() != self.inner.obs_dim() {
-            return Err(PyValueError::new_err(format!(
-                "obs: wanted {} columns, found {}",
-                self.inner.obs_dim(),
-                obs.ncols()
-            )));
+            let words = format!("obs: wanted {} columns, found {}", self.inner.obs_dim(), obs.ncols());
+            return Err(PyValueError::new_err(words));
         }
         let mut act = Array2::zeros((obs.nrows(), self.inner.act_dim()));
         py.detach(|| {

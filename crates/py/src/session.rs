@@ -6,12 +6,10 @@ use std::time::Duration;
 
 use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2};
 use offing::data::{Dataset, Format, LogColumns, ReadOptions, write};
-use offing::env::GenerateOptions;
+use offing::env::{GenerateOptions, Physics};
 use offing::train::{DataSource, RunConfig, train as run_training};
 use offing_experiments::Runtime;
-use offing_experiments::calibrate::{
-    StudyRequest, StudySummary, parse_estimators, run_study, study_settings,
-};
+use offing_experiments::calibrate::CalibrationRequest;
 use offing_experiments::report::write_run_page;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
@@ -155,7 +153,7 @@ pub(crate) fn calibrate(
     py: Python<'_>,
     dataset: String,
     estimators: Vec<String>,
-    seeds: u64,
+    seeds: usize,
     profile: Option<String>,
     rows: Option<usize>,
     dir: PathBuf,
@@ -163,25 +161,12 @@ pub(crate) fn calibrate(
     threads: Option<usize>,
     quiet: bool,
 ) -> PyResult<String> {
+    let physics = Physics::default();
+    let request =
+        CalibrationRequest { dataset, estimators, seeds, profile, rows, set: settings, physics, dir };
     beside(py, threads, quiet, move |runtime| {
-        let (config, profile_rows) = study_settings(profile.as_deref(), &settings)?;
-        let mut request = StudyRequest {
-            dataset: dataset.clone(),
-            rows: rows.or(profile_rows),
-            generated_rows: None,
-            seed: 0,
-            physics: Default::default(),
-            config,
-            estimators: parse_estimators(&estimators)?,
-            dir,
-        };
-        let mut summary = StudySummary { dataset, studies: Vec::new() };
-        for seed in 0..seeds {
-            request.seed = seed;
-            let Some(found) = run_study(runtime, &request)? else { return Ok(None) };
-            summary.studies.push((seed, found.study));
-        }
-        Ok(Some(summary.json()?.to_string()))
+        let summary = request.run(runtime)?;
+        Ok(summary.map(|summary| summary.json()).transpose()?.map(|json| json.to_string()))
     })
 }
 

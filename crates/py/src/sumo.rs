@@ -105,10 +105,9 @@ impl Sumo {
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let (mut penalised, u) = (rewards.as_array().to_vec(), u.as_array().to_vec());
         if penalised.len() != u.len() {
+            let found = format!("{} and {}", u.len(), penalised.len());
             return Err(PyValueError::new_err(format!(
-                "penalty: wanted a score for each reward, found {} and {}",
-                u.len(),
-                penalised.len()
+                "penalty: wanted a score for each reward, found {found}"
             )));
         }
         let known = match (&self.rewards, reward_range) {

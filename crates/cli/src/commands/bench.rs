@@ -7,11 +7,10 @@ use clap::Subcommand;
 use offing::env::Physics;
 use offing_experiments::Runtime;
 use offing_experiments::bench::{
-    KnnBench, Measurements, NetworkBench, TrainingBench, bench_data, bench_dynamics, bench_env, bench_sac,
+    KnnBench, NetworkBench, TrainingBench, bench_data, bench_dynamics, bench_env, bench_sac,
     bench_uncertainty,
 };
 use offing_experiments::calibrate::parse_estimator;
-use offing_knn::Metric;
 
 use crate::args::{JsonFile, positive};
 use crate::exit::ExitCode;
@@ -51,11 +50,21 @@ pub(crate) enum Bench {
         policies: Option<PathBuf>,
     },
     /// Exact neighbour search on imagined transitions.
-    Knn(Knn),
+    Knn {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        work: KnnBench,
+        /// Write rows and queries as .npy files for other programs, and measure nothing.
+        #[arg(long, value_name = "DIR")]
+        export: Option<PathBuf>,
+    },
     /// One gradient step of actor, critics and temperature.
     Sac {
         #[command(flatten)]
-        work: Work,
+        common: Common,
+        #[command(flatten)]
+        work: NetworkBench,
         /// Hidden widths of actor and critics.
         #[arg(long, value_delimiter = ',', default_values_t = [256, 256, 256])]
         hidden: Vec<usize>,
@@ -63,7 +72,9 @@ pub(crate) enum Bench {
     /// One gradient step of the model ensemble, and its predictions.
     Dynamics {
         #[command(flatten)]
-        work: Work,
+        common: Common,
+        #[command(flatten)]
+        work: NetworkBench,
         /// Members of the ensemble.
         #[arg(long, default_value_t = 7, value_parser = positive)]
         members: usize,
@@ -91,7 +102,12 @@ pub(crate) enum Bench {
         updates: u64,
     },
     /// Whole trainings: seconds of a thousand gradient steps by phase, the projected run, memory.
-    Train(Train),
+    Train {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        work: TrainingBench,
+    },
 }
 
 /// Options of every bench.
@@ -104,99 +120,6 @@ pub(crate) struct Common {
     samples: usize,
 }
 
-/// The shape of gradient steps, which is half-cheetah's.
-#[derive(clap::Args)]
-pub(crate) struct Work {
-    #[command(flatten)]
-    common: Common,
-    /// Threads that do the arithmetic.
-    #[arg(long, default_value_t = 2, value_parser = positive)]
-    threads: usize,
-    /// Gradient steps a sample.
-    #[arg(long, default_value_t = 20, value_parser = positive)]
-    updates: usize,
-    /// Rows of one gradient step.
-    #[arg(long, default_value_t = 256, value_parser = positive)]
-    batch: usize,
-    /// Width of a state.
-    #[arg(long, default_value_t = 17, value_parser = positive)]
-    obs: usize,
-    /// Width of an action.
-    #[arg(long, default_value_t = 6, value_parser = positive)]
-    act: usize,
-}
-
-impl Work {
-    fn shape(&self) -> NetworkBench {
-        let Self { common, threads, updates, batch, obs, act } = self;
-        let (threads, updates, batch, obs, act) = (*threads, *updates, *batch, *obs, *act);
-        NetworkBench { samples: common.samples, threads, updates, batch, obs, act }
-    }
-}
-
-#[derive(clap::Args)]
-pub(crate) struct Knn {
-    /// A generated dataset: it must hold simulator states, from which the queries roll out.
-    dataset: String,
-    #[command(flatten)]
-    common: Common,
-    /// Behaviour policies; the best one of the body is the trained agent of the queries.
-    #[arg(long, value_name = "DIR")]
-    policies: PathBuf,
-    /// Queries of each distance.
-    #[arg(long, default_value_t = 50_000)]
-    queries: usize,
-    /// Numbers of neighbours to search for.
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 10])]
-    k: Vec<usize>,
-    /// Index only N rows, drawn at random (to see how cost grows).
-    #[arg(long, value_name = "N")]
-    rows: Option<usize>,
-    /// The distance measure.
-    #[arg(long, value_parser = metric, default_value = "euclidean")]
-    metric: Metric,
-    /// Standardise every column first.
-    #[arg(long)]
-    standardise: bool,
-    /// Also time the leave-one-out maximum and the yes/no search.
-    #[arg(long)]
-    more: bool,
-    /// Write rows and queries as .npy files for other programs, and measure nothing.
-    #[arg(long, value_name = "DIR")]
-    export: Option<PathBuf>,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct Train {
-    #[command(flatten)]
-    common: Common,
-    /// Algorithms to measure in turns. Memory is that of all of them together: name one to measure its own.
-    #[arg(long, value_delimiter = ' ', num_args = 1.., default_values_t = ["mopo+sumo".to_string(), "mopo".into()])]
-    algorithms: Vec<String>,
-    /// The dataset to learn from.
-    #[arg(long, default_value = "halfcheetah-medium-replay")]
-    dataset: String,
-    /// Its rows.
-    #[arg(long, default_value_t = 1_000_000, value_parser = positive)]
-    rows: usize,
-    /// Gradient steps of the ensemble before it imagines; a whole run has 100,000. A model of a hundred steps imagines
-    /// noise, and noise has no near neighbours: searches then take a hundred times as long.
-    #[arg(long, default_value_t = 2000, value_parser = positive)]
-    updates: usize,
-    /// Change a setting of all algorithms, such as sac.hidden=[64,64] (may be repeated).
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-}
-
-fn metric(name: &str) -> Result<Metric, String> {
-    match name {
-        "euclidean" => Ok(Metric::Euclidean),
-        "manhattan" => Ok(Metric::Manhattan),
-        "cosine" => Ok(Metric::Cosine),
-        other => Err(format!("unknown distance `{other}`; known: euclidean, manhattan, cosine")),
-    }
-}
-
 pub(crate) fn run(runtime: &Runtime, command: Bench) -> Result<ExitCode> {
     let (measured, common) = match command {
         Bench::Env { common, tasks, steps, physics } => {
@@ -205,38 +128,28 @@ pub(crate) fn run(runtime: &Runtime, command: Bench) -> Result<ExitCode> {
         Bench::Data { common, file, rows, set, policies } => {
             (bench_data(runtime, file.as_deref(), (&set, rows), policies, common.samples)?, common)
         }
-        Bench::Knn(args) => return knn(runtime, args),
-        Bench::Sac { work, hidden } => (bench_sac(&work.shape(), &hidden)?, work.common),
-        Bench::Dynamics { work, members, hidden, rows } => {
-            (bench_dynamics(&work.shape(), members, &hidden, rows)?, work.common)
+        Bench::Knn { common, work, export } => {
+            let data = work.prepare(runtime)?;
+            if let Some(dir) = &export {
+                data.export(dir)?;
+                out!("{}", dir.display());
+                return Ok(ExitCode::SUCCESS);
+            }
+            (data.measure(&work, common.samples)?, common)
+        }
+        Bench::Sac { common, work, hidden } => (bench_sac(&work, &hidden, common.samples)?, common),
+        Bench::Dynamics { common, work, members, hidden, rows } => {
+            (bench_dynamics(&work, members, &hidden, rows, common.samples)?, common)
         }
         Bench::Uncertainty { dataset, common, rows, estimators, updates } => {
             let estimators = estimators.iter().map(|e| parse_estimator(e)).collect::<Result<Vec<_>>>()?;
             (bench_uncertainty(runtime, &dataset, &estimators, rows, updates, common.samples)?, common)
         }
-        Bench::Train(Train { common, algorithms, dataset, rows, updates, set }) => {
-            let bench = TrainingBench { algorithms, dataset, rows, updates, set, samples: common.samples };
-            match bench.run(runtime)? {
-                Some(measured) => (measured, common),
-                None => return Ok(ExitCode::STOPPED),
-            }
-        }
+        Bench::Train { common, work } => match work.run(runtime, common.samples)? {
+            Some(measured) => (measured, common),
+            None => return Ok(ExitCode::STOPPED),
+        },
     };
-    finish(&measured, &common)
-}
-
-fn knn(runtime: &Runtime, args: Knn) -> Result<ExitCode> {
-    let Knn { dataset, common, policies, queries, k, rows, metric, standardise, more, export } = args;
-    let data = KnnBench { dataset, policies, queries, rows, standardise }.prepare(runtime)?;
-    if let Some(dir) = &export {
-        data.export(dir)?;
-        out!("{}", dir.display());
-        return Ok(ExitCode::SUCCESS);
-    }
-    finish(&data.measure(metric, &k, more, common.samples)?, &common)
-}
-
-fn finish(measured: &Measurements, common: &Common) -> Result<ExitCode> {
     term::print_table(&measured.table());
     common.json.write(|| measured.json())?;
     Ok(ExitCode::SUCCESS)

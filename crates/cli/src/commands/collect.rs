@@ -54,7 +54,7 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     let (task, physics) = (args.task.clone(), args.physics.to_string());
     let mut run = open(&dir, &CollectManifest { task, physics, collect: cfg.clone() })?;
     signals::listen();
-    let bar = term::training_bar(cfg.steps, runtime.quiet);
+    let bar = term::bar(term::TRAINING_BAR, cfg.steps, runtime.quiet);
     let pool = ThreadPool::new(rayon::current_num_threads());
     let done = collect(&cfg, &envs, reference, &mut run, &pool, &mut |progress| {
         show(&bar, progress);
@@ -67,10 +67,9 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::STOPPED);
     }
     let Some(reference) = reference else {
+        let (task, dir) = (&args.task, dir.display());
         bail!(
-            "{} has no reference returns, so no snapshot can be called medium; all are in {}/snapshots",
-            args.task,
-            dir.display()
+            "{task} has no reference returns, so no snapshot can be called medium; all are in {dir}/snapshots"
         );
     };
     let out = args.policies.clone().unwrap_or_else(|| dir.join("policies"));
@@ -106,11 +105,8 @@ fn open(dir: &Path, manifest: &CollectManifest) -> Result<RunDir> {
 
 fn show(bar: &ProgressBar, progress: &Progress) {
     bar.set_position(progress.step);
-    let score = match (progress.last_return, progress.last_score) {
-        (Some(value), Some(score)) => format!("return {} (score {score:.1})", number(value)),
-        (Some(value), None) => format!("return {}", number(value)),
-        _ => String::new(),
-    };
+    let score = progress.last_score.map_or(String::new(), |s| format!(" (score {s:.1})"));
+    let score = progress.last_return.map_or(String::new(), |r| format!("return {}{score}", number(r)));
     let l = &progress.losses;
     let (critic, alpha) = (number(l.critic), number(l.alpha));
     bar.set_message(format!("{score} · critic {critic} · Q {} · α {alpha}", number(l.q)));
@@ -123,15 +119,10 @@ fn add_to_index(dir: &Path, body: &str, chosen: &[Chosen]) -> Result<()> {
         Ok(bytes) => serde_json::from_slice(&bytes)?,
         Err(_) => Vec::new(),
     };
-    let mine = |entry: &serde_json::Value| {
-        entry
-            .get("file")
-            .and_then(|f| f.as_str())
-            .is_some_and(|f| f.rsplit_once('-').is_some_and(|(b, _)| b == body))
-    };
-    index.retain(|entry| !mine(entry));
+    let body_of = |entry: &serde_json::Value| Some(entry["file"].as_str()?.rsplit_once('-')?.0.to_string());
+    index.retain(|entry| body_of(entry).is_none_or(|found| found != body));
     for entry in chosen {
         index.push(serde_json::to_value(entry)?);
     }
-    Ok(write_json(&path, &serde_json::Value::Array(index))?)
+    Ok(write_json(&path, &index)?)
 }

@@ -84,16 +84,11 @@ pub(crate) struct Convert {
     #[arg(help = format!("Where to write; the ending chooses the format: {}", Format::endings()))]
     out: PathBuf,
     /// The format to write [default: by the ending of the path].
-    #[arg(long, value_name = "FORMAT", value_parser = format_names())]
+    #[arg(long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(Format::all().iter().map(|f| f.name())))]
     to: Option<String>,
     /// Replace an existing file.
     #[arg(long)]
     force: bool,
-}
-
-/// The formats that `--to` takes.
-fn format_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(Format::all().iter().map(|format| format.name()))
 }
 
 /// The choices a reader makes, as flags.
@@ -115,30 +110,23 @@ pub(crate) struct Reading {
 
 impl Reading {
     pub(crate) fn options(&self) -> Result<ReadOptions> {
-        let columns = match &self.columns {
-            None => None,
-            Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .with_context(|| format!("{}: cannot read", path.display()))?;
-                let map: ColumnMap = toml::from_str(&text).map_err(|e| {
-                    let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-                    anyhow!(
-                        "{}: line {line}: {}; fix the column map",
-                        path.display(),
-                        e.message().replace('\n', " ")
-                    )
-                })?;
-                Some(map)
-            }
-        };
         Ok(ReadOptions {
-            columns,
+            columns: self.columns.as_deref().map(read_columns).transpose()?,
             terminal_next: self.terminal_next,
             drop_timeouts: self.drop_timeouts,
             minari_obs: self.obs.clone(),
             ..ReadOptions::default()
         })
     }
+}
+
+fn read_columns(path: &Path) -> Result<ColumnMap> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("{name}: cannot read"))?;
+    toml::from_str(&text).map_err(|e| {
+        let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+        anyhow!("{name}: line {line}: {}; fix the column map", e.message().replace('\n', " "))
+    })
 }
 
 pub(crate) fn run(runtime: &Runtime, command: &Data) -> Result<ExitCode> {

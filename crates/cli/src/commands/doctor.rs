@@ -1,6 +1,6 @@
 //! `offing doctor`: what offing finds on this machine.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
@@ -20,7 +20,6 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
-    let mut healthy = true;
     let mut facts: Vec<(&str, String)> = vec![
         ("offing", format!("{} ({})", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH)),
         ("processor", format!("{}, {} threads", cpu_name(), rayon::current_num_threads())),
@@ -44,20 +43,15 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     } else {
         Engine::find(runtime.home(), runtime.mujoco.library())
     };
-    facts.push((
-        "MuJoCo",
-        match engine {
-            Ok(Some(engine)) => format!("{} from {}", engine.version(), engine.library().display()),
-            Ok(None) => {
-                healthy = false;
-                "not here yet; offing fetches it on first use, or now with `offing doctor --fetch`".into()
-            }
-            Err(error) => {
-                healthy = false;
-                format!("{error:#}")
-            }
-        },
-    ));
+    let healthy = matches!(engine, Ok(Some(_)));
+    let found = match engine {
+        Ok(Some(engine)) => format!("{} from {}", engine.version(), engine.library().display()),
+        Ok(None) => {
+            "not here yet; offing fetches it on first use, or now with `offing doctor --fetch`".into()
+        }
+        Err(error) => format!("{error:#}"),
+    };
+    facts.push(("MuJoCo", found));
     let rows = facts.into_iter().map(|(k, v)| vec![k.to_string(), v]);
     term::print_text_table(&Table::new(["", "found"], rows));
     out!("{}", if healthy { "all well" } else { "something is missing; see MuJoCo above" });
@@ -82,15 +76,11 @@ fn vector_units() -> String {
 }
 
 fn usage(dir: &Path) -> (usize, u64) {
-    let entries: Vec<PathBuf> =
-        std::fs::read_dir(dir).map(|e| e.flatten().map(|e| e.path()).collect()).unwrap_or_default();
-    entries.iter().fold((0, 0), |(files, bytes), path| {
-        if path.is_dir() {
-            let (f, b) = usage(path);
-            (files + f, bytes + b)
-        } else {
-            (files + 1, bytes + path.metadata().map_or(0, |m| m.len()))
-        }
+    let paths = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    paths.fold((0, 0), |(files, bytes), path| {
+        let size = || (1, path.metadata().map_or(0, |m| m.len()));
+        let (f, b) = if path.is_dir() { usage(&path) } else { size() };
+        (files + f, bytes + b)
     })
 }
 

@@ -11,7 +11,7 @@ use offing::train::{mean_return, resume};
 use offing_experiments::format::{number, or_dash};
 use offing_experiments::run_record::{LAST_POLICY, POLICIES};
 use offing_experiments::{Runtime, Table};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::args::JsonFile;
 use crate::exit::ExitCode;
@@ -51,12 +51,9 @@ fn of_run(runtime: &Runtime, args: &Args, dir: &Path) -> Result<ExitCode> {
         bail!("--task is for policy files; {} says itself what it was trained for", dir.display());
     }
     let run = resume(dir, &mut runtime.hooks())?;
-    let Some(task) = runtime.mujoco.task_of(&run.data.name) else {
-        bail!(
-            "{}: {} has no simulator to play in, so its policies cannot be scored",
-            dir.display(),
-            run.data.name
-        );
+    let data = &run.data.name;
+    let Some(task) = runtime.mujoco.task_of(data) else {
+        bail!("{}: {data} has no simulator to play in, so its policies cannot be scored", dir.display());
     };
     let physics = args.physics.map_or_else(|| run.physics(), Ok)?;
     let reference = reference_under(&run.data.name, physics);
@@ -67,7 +64,7 @@ fn of_run(runtime: &Runtime, args: &Args, dir: &Path) -> Result<ExitCode> {
             let result = play(runtime, args, &task, physics, Some(&path))?;
             rows.push(row(name, &result, reference));
             let mut value = figures(&result, reference);
-            value.extend([("policy".into(), json!(name)), ("file".into(), json!(file))]);
+            (value["policy"], value["file"]) = (json!(name), json!(file));
             policies.push(value);
         } else {
             runtime.say(match name == LAST_POLICY {
@@ -104,12 +101,10 @@ fn of_policy(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     print(task, vec![row(&args.policy, &result, reference)]);
     args.json.write(|| {
         let mut value = figures(&result, reference);
-        value.insert("policy".into(), json!(args.policy));
-        value.insert("task".into(), json!(task));
-        value.insert("physics".into(), json!(physics.to_string()));
-        value.insert("seed".into(), json!(args.seed));
-        value.insert("stochastic".into(), json!(args.stochastic));
-        value.into()
+        (value["policy"], value["task"]) = (json!(args.policy), json!(task));
+        value["physics"] = json!(physics.to_string());
+        (value["seed"], value["stochastic"]) = (json!(args.seed), json!(args.stochastic));
+        value
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -125,17 +120,13 @@ fn play(
     let loaded = path.map(TanhGaussian::load).transpose()?;
     let envs = runtime.envs(task, physics)?;
     let spec = envs.with(|env| env.spec().clone())?;
-    if let Some(policy) = &loaded
-        && (policy.obs_dim(), policy.act_dim()) != (spec.obs_dim, spec.act_dim)
-    {
-        bail!(
-            "{}: wanted a policy for {task} ({} observations, {} actions), found one for {} and {}; check --task",
-            path.map_or(args.policy.clone(), |p| p.display().to_string()),
-            spec.obs_dim,
-            spec.act_dim,
-            policy.obs_dim(),
-            policy.act_dim()
-        );
+    if let (Some(policy), Some(path)) = (&loaded, path) {
+        let ((obs, act), wanted) = ((policy.obs_dim(), policy.act_dim()), (spec.obs_dim, spec.act_dim));
+        if (obs, act) != wanted {
+            let wanted = format!("({} observations, {} actions)", wanted.0, wanted.1);
+            let path = path.display();
+            bail!("{path}: wanted a policy for {task} {wanted}, found one for {obs} and {act}; check --task");
+        }
     }
     let policy: &dyn Policy = match &loaded {
         None => &UniformPolicy,
@@ -145,13 +136,11 @@ fn play(
     Ok(evaluate(&envs, policy, args.episodes, args.seed)?)
 }
 
-fn figures(result: &Evaluation, reference: Option<Reference>) -> Map<String, Value> {
-    let score = reference.map(|r| result.score(&r));
-    let value = json!({
+fn figures(result: &Evaluation, reference: Option<Reference>) -> Value {
+    json!({
         "mean": result.mean(), "std": spread(result), "standard_error": result.standard_error(),
-        "normalised_score": score, "episodes": result,
-    });
-    value.as_object().cloned().unwrap_or_default()
+        "normalised_score": reference.map(|r| result.score(&r)), "episodes": result,
+    })
 }
 
 /// Prints evaluations as a table.

@@ -9,6 +9,7 @@ use offing::export::onnx;
 use offing::home::write_atomic;
 use offing::nn::ThreadPool;
 use offing::{Mat, Rng};
+use offing_experiments::Table;
 use offing_experiments::files::write_text;
 use offing_experiments::format::count;
 use offing_experiments::run_record::{POLICIES, load_actor};
@@ -48,13 +49,8 @@ pub(crate) fn export(args: &Export) -> Result<ExitCode> {
     let actor = load_actor(&policy_file(&args.policy)?)?;
     let bytes = onnx(&actor)?;
     write_atomic(&args.out, |file| file.write_all(&bytes))?;
-    out!(
-        "{}: obs [batch, {}] → action, mean, log_std [batch, {}], {} bytes",
-        args.out.display(),
-        actor.obs_dim(),
-        actor.act_dim(),
-        count(bytes.len())
-    );
+    let (out, obs, act, size) = (args.out.display(), actor.obs_dim(), actor.act_dim(), count(bytes.len()));
+    out!("{out}: obs [batch, {obs}] → action, mean, log_std [batch, {act}], {size} bytes");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -66,19 +62,16 @@ pub(crate) fn act(args: &Act) -> Result<ExitCode> {
     };
     let actor = load_actor(&policy_file(&args.policy)?)?;
     let obs = read_npy(&args.obs)?;
-    if obs.ncols() != actor.obs_dim() {
+    let (file, policy) = (args.obs.display(), args.policy.display());
+    let (wanted, found) = (actor.obs_dim(), obs.ncols());
+    if found != wanted {
         bail!(
-            "{}: wanted {} columns, as {} takes them, found {}; give one observation a row",
-            args.obs.display(),
-            actor.obs_dim(),
-            args.policy.display(),
-            obs.ncols()
+            "{file}: wanted {wanted} columns, as {policy} takes them, found {found}; give one observation a row"
         );
     }
     if let Some(((row, column), value)) = obs.indexed_iter().find(|(_, v)| !v.is_finite()) {
         bail!(
-            "{}: wanted finite numbers, found {value} in row {row}, column {column}; leave the row out",
-            args.obs.display()
+            "{file}: wanted finite numbers, found {value} in row {row}, column {column}; leave the row out"
         );
     }
     let pool = ThreadPool::new(rayon::current_num_threads());
@@ -97,10 +90,8 @@ pub(crate) fn act(args: &Act) -> Result<ExitCode> {
 
 /// Actions as CSV, under the names that datasets have for them.
 fn csv(actions: &Mat) -> String {
-    let line = |cells: Vec<String>| cells.join(",") + "\n";
-    let header = line((0..actions.ncols()).map(|i| format!("act_{i}")).collect());
-    let rows = actions.rows().into_iter().map(|row| line(row.iter().map(f32::to_string).collect()));
-    header + &rows.collect::<String>()
+    let rows = actions.rows().into_iter().map(|row| row.iter().map(f32::to_string).collect());
+    Table::new((0..actions.ncols()).map(|i| format!("act_{i}")), rows).csv()
 }
 
 /// The file of a policy: the one given, or a run's last one.
@@ -116,10 +107,8 @@ fn policy_file(path: &Path) -> Result<PathBuf> {
         true => format!("give {}, the best so far, or finish the run", best.display()),
         false => "finish the run, or give a policy file".into(),
     };
-    bail!(
-        "{}: wanted a run with its last policy, which is written at its end, found none; {way}",
-        path.display()
-    )
+    let path = path.display();
+    bail!("{path}: wanted a run with its last policy, which is written at its end, found none; {way}")
 }
 
 #[cfg(test)]

@@ -10,18 +10,17 @@ use offing::data::{self, ReadOptions};
 use offing::env::{GenerateOptions, Physics};
 use offing::eval::{Evaluation, evaluate};
 use offing::policy::{Deterministic, TanhGaussian};
-use offing::tasks::horizon;
-use offing::tasks::reference;
+use offing::tasks::{horizon, reference};
 use offing::train::{RunConfig, mean_return, prepare};
 use offing_experiments::format::number;
-use offing_experiments::report::{RunReport, write_run_page};
+use offing_experiments::report::RunReport;
 use offing_experiments::{Runtime, Table};
 
 use super::eval::mean_with_error;
-use super::train::announce;
+use super::train;
 use crate::audit::print_audit;
 use crate::exit::ExitCode;
-use crate::{signals, term};
+use crate::term;
 
 /// Medium-replay: the data hold good and bad policies, so there is something to gain.
 const DATASET: &str = "hopper-medium-replay";
@@ -98,15 +97,9 @@ fn learn(
     };
     let mut hooks = runtime.hooks();
     let prepared = prepare(&config, &mut hooks)?;
-    announce(runtime, &prepared.data);
-    signals::listen();
-    let trained = prepared.run(&mut hooks)?;
-    drop(hooks);
-    if !trained.finished {
-        return Ok(None);
-    }
-    write_run_page(&trained.dir)?;
-    Ok(Some(trained.dir))
+    train::announce(runtime, &prepared.data);
+    let trained = train::learn(prepared, hooks)?;
+    Ok(trained.finished.then_some(trained.dir))
 }
 
 fn print_scores(task: &str, behaviour: Option<f64>, sumo: &Evaluation, mopo: &Evaluation) {

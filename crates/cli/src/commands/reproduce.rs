@@ -1,9 +1,6 @@
 //! `offing reproduce`: a table or figure of the paper as a command, with the published numbers beside ours.
 
-use std::path::PathBuf;
-
 use anyhow::{Result, bail};
-use offing::env::Physics;
 use offing::run::cores;
 use offing_experiments::format::counted;
 use offing_experiments::grid::{
@@ -17,36 +14,8 @@ use crate::{signals, term};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The experiment: table1, table2, …, or a TOML file like theirs; without one, offing lists all.
-    name: Option<String>,
-    /// `quick`: small networks, few steps, fewer datasets. `paper`: the paper's own sizes.
-    #[arg(long, default_value = "quick")]
-    profile: String,
-    /// How many seeds [default: the profile's].
-    #[arg(long, value_parser = positive)]
-    seeds: Option<usize>,
-    /// These datasets instead of the profile's: any that offing can generate, D4RL ids (hopper-medium-v2), or paths.
-    #[arg(long, value_name = "DATASET", value_delimiter = ',')]
-    only: Vec<String>,
-    /// These columns instead of the profile's.
-    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
-    columns: Vec<String>,
-    /// Use about this many rows of each dataset: whole episodes, drawn at random.
-    #[arg(long)]
-    rows: Option<usize>,
-    /// Override one value of every run or study, such as --set starts=50 (may be repeated).
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// Which physics to evaluate or replay in.
-    #[arg(long, default_value_t)]
-    physics: Physics,
-    /// Where run directories are [default: runs, as for `offing train`; runs/calibrate, as for `offing calibrate`].
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// Where to write tables and the state of cells [default: runs/reproduce/<NAME>-<PROFILE>; there, the tables of a part
-    /// of the grid or of other settings have a directory of their own].
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    request: GridRequest,
     /// Who runs the cells: `local`, processes on this machine; `slurm`, an array job.
     #[arg(long, value_enum, default_value_t)]
     executor: Executor,
@@ -92,8 +61,10 @@ enum Executor {
 const TASK_THREADS: usize = 4;
 
 pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
-    let Some(request) = args.request() else { return list() };
-    let grid = Grid::new(request)?;
+    if args.request.name.is_empty() {
+        return list();
+    }
+    let grid = Grid::new(args.request.clone())?;
     if grid.runs_alone() && args.jobs.is_some_and(|jobs| jobs > 1) {
         bail!("times mean nothing when cells run side by side; leave --jobs out");
     }
@@ -122,22 +93,6 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
 }
 
 impl Args {
-    /// The grid that was asked for, if any.
-    fn request(&self) -> Option<GridRequest> {
-        Some(GridRequest {
-            name: self.name.clone()?,
-            profile: self.profile.clone(),
-            seeds: self.seeds,
-            only: self.only.clone(),
-            columns: self.columns.clone(),
-            rows: self.rows,
-            set: self.set.clone(),
-            physics: self.physics,
-            dir: self.dir.clone(),
-            out: self.out.clone(),
-        })
-    }
-
     fn slurm<'a>(&'a self, runtime: &'a Runtime, grid: &'a Grid) -> Slurm<'a> {
         let threads = runtime.threads.unwrap_or(TASK_THREADS);
         Slurm { runtime, grid, jobs: self.jobs, threads, options: &self.sbatch }

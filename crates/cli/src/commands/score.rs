@@ -63,11 +63,8 @@ pub(crate) struct Args {
 pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     let (sumo, episodes) = open(runtime, args)?;
     let (obs, act) = sumo.widths();
-    runtime.say(&format!(
-        "{} rows of {obs} observations and {act} actions, {:.0} MB",
-        count(sumo.rows()),
-        sumo.bytes() as f64 / 1e6
-    ));
+    let (rows, megabytes) = (count(sumo.rows()), sumo.bytes() as f64 / 1e6);
+    runtime.say(&format!("{rows} rows of {obs} observations and {act} actions, {megabytes:.0} MB"));
     let constant = sumo.constant_columns();
     if !constant.is_empty() {
         runtime.say(&format!("constant in the dataset, so left on their own scale: {}", constant.join(", ")));
@@ -91,8 +88,7 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
         Scored { sumo: &sumo, alarm, scores, near, episodes, own: rows.episodes, support: args.support };
     scored.print(&args.transitions, args.top, seconds);
     args.json.write(|| scored.json(args, seconds))?;
-    let alarms = scored.alarms();
-    Ok(if alarms > 0 { ExitCode::ALARM } else { ExitCode::SUCCESS })
+    Ok(if scored.alarms() > 0 { ExitCode::ALARM } else { ExitCode::SUCCESS })
 }
 
 /// The index: loaded when `data` is one, made from the dataset otherwise.
@@ -126,14 +122,11 @@ fn threshold(sumo: &Sumo, args: &Args) -> Result<Option<Threshold>> {
     {
         bail!("--alpha and --threshold: wanted a number of at least 0, found {bad}");
     }
-    Ok(match (args.alpha, args.threshold) {
-        (Some(alpha), _) => Some(sumo.threshold(alpha)),
-        (None, Some(score)) => {
-            let distance = sumo.distance_of(score).unwrap_or(f32::NAN);
-            Some(Threshold { alpha: score / sumo.max_loo_score(), score, distance })
-        }
-        (None, None) => None,
-    })
+    let at_score = |score: f32| {
+        let distance = sumo.distance_of(score).unwrap_or(f32::NAN);
+        Threshold { alpha: score / sumo.max_loo_score(), score, distance }
+    };
+    Ok(args.alpha.map(|alpha| sumo.threshold(alpha)).or_else(|| args.threshold.map(at_score)))
 }
 
 /// Scores with everything to show about them.
@@ -162,7 +155,8 @@ impl Scored<'_> {
         let u: Vec<f64> = self.scores.iter().map(|&u| f64::from(u)).collect();
         out!("{name}: {} transitions, {:.4} ms each", count(u.len()), 1e3 * seconds / u.len().max(1) as f64);
         let number = |x: f64| format!("{x:.4}");
-        let scored = |name: &str, u: f64| vec![name.to_string(), number(u), self.distance(u)];
+        let distance = |u: f64| or_dash(self.sumo.distance_of(u as f32), |d| number(d.into()));
+        let scored = |name: &str, u: f64| vec![name.to_string(), number(u), distance(u)];
         let known =
             |name: String, t: &Threshold| vec![name, number(t.score.into()), number(t.distance.into())];
         let mut facts = vec![
@@ -193,10 +187,6 @@ impl Scored<'_> {
         }
     }
 
-    fn distance(&self, u: f64) -> String {
-        or_dash(self.sumo.distance_of(u as f32), |d| format!("{d:.4}"))
-    }
-
     /// Dataset row, its place and its distance, nearest first.
     fn support(&self, row: usize) -> impl Iterator<Item = (u32, Option<(usize, usize)>, f32)> {
         let ids = self.near.ids.row(row).into_iter().zip(self.near.distances.row(row)).take(self.support);
@@ -211,22 +201,14 @@ impl Scored<'_> {
             let support = self.support(row);
             let support = support.map(|(id, at, d)| json!({ "row": id, "at": place(at), "distance": d }));
             json!({
-                "row": row,
-                "at": place(locate(&self.own, row)),
-                "u": self.scores[row],
-                "alarm": self.alarm.map(|_| self.is_alarm(row)),
-                "support": support.collect::<Vec<_>>(),
+                "row": row, "at": place(locate(&self.own, row)), "u": self.scores[row],
+                "alarm": self.alarm.map(|_| self.is_alarm(row)), "support": support.collect::<Vec<_>>(),
             })
         });
         json!({
-            "data": args.data,
-            "transitions": args.transitions,
-            "config": self.sumo.config(),
-            "dataset_rows": self.sumo.rows(),
-            "largest_u_of_dataset": self.sumo.threshold(1.0),
-            "threshold": self.alarm,
-            "alarms": self.alarm.map(|_| self.alarms()),
-            "seconds": seconds,
+            "data": args.data, "transitions": args.transitions, "config": self.sumo.config(),
+            "dataset_rows": self.sumo.rows(), "largest_u_of_dataset": self.sumo.threshold(1.0),
+            "threshold": self.alarm, "alarms": self.alarm.map(|_| self.alarms()), "seconds": seconds,
             "rows": rows.collect::<Vec<_>>(),
         })
     }
@@ -247,35 +229,25 @@ fn stream(runtime: &Runtime, sumo: &Sumo, alarm: Option<Threshold>) -> Result<Ex
             let started = Instant::now();
             Ok((sumo.score_rows(&row)?[0], started.elapsed().as_secs_f64()))
         });
-        let u = match scored {
-            Ok((u, seconds)) => {
-                times.push(seconds);
-                u
-            }
+        let (u, seconds) = match scored {
+            Ok(scored) => scored,
             Err(error) => {
                 eprintln!("error: standard input, line {}: {error:#}; passed over", number + 1);
                 bad += 1;
                 continue;
             }
         };
-        let beyond = alarm.is_some_and(|t| u > t.score);
-        alarms += usize::from(beyond);
-        let word = match (alarm, beyond) {
-            (None, _) => "",
-            (Some(_), true) => " alarm",
-            (Some(_), false) => " ok",
-        };
+        times.push(seconds);
+        let beyond = alarm.map(|t| u > t.score);
+        alarms += usize::from(beyond == Some(true));
+        let word = beyond.map_or("", |beyond| if beyond { " alarm" } else { " ok" });
         writeln!(out, "{u}{word}").and_then(|()| out.flush()).context("standard output")?;
     }
     if !times.is_empty() {
-        let ms = |q: f64| 1e3 * stats::quantile(&times, q);
-        runtime.say(&format!(
-            "{} rows, {alarms} alarms, {bad} bad lines; a row took {:.3} ms (median), {:.3} ms (worst 1 %), {:.3} ms (worst)",
-            count(times.len()),
-            ms(0.5),
-            ms(0.99),
-            ms(1.0)
-        ));
+        let [median, slow, worst] =
+            [0.5, 0.99, 1.0].map(|q| format!("{:.3} ms", 1e3 * stats::quantile(&times, q)));
+        let took = format!("a row took {median} (median), {slow} (worst 1 %), {worst} (worst)");
+        runtime.say(&format!("{} rows, {alarms} alarms, {bad} bad lines; {took}", count(times.len())));
     }
     Ok(match (alarms, bad) {
         (0, 0) => ExitCode::SUCCESS,

@@ -7,7 +7,9 @@ use offing::algorithms::Registry;
 use offing::config::read_table;
 use offing::data::Dataset;
 use offing::env::Physics;
-use offing::train::{DataSource, RunConfig, Trained, mean_return, prepare, reference_of, resume};
+use offing::train::{
+    DataSource, Hooks, PreparedRun, RunConfig, Trained, mean_return, prepare, reference_of, resume,
+};
 use offing_experiments::configure::plans;
 use offing_experiments::estimate::estimate;
 use offing_experiments::format::{count, duration, number, or_dash};
@@ -122,18 +124,25 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
         }
     }
     let physics = prepared.physics()?;
-    signals::listen();
-    let trained = prepared.run(&mut hooks)?;
-    drop(hooks);
+    let trained = learn(prepared, hooks)?;
     if !trained.finished {
         runtime.say(&format!("stopped; resume with: offing train --resume {}", trained.dir.display()));
         return Ok(ExitCode::STOPPED);
     }
-    write_run_page(&trained.dir)?;
     if !args.json {
         print(&trained, physics);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Trains, until asked to stop, and writes the page of a finished run.
+pub(crate) fn learn(prepared: PreparedRun, mut hooks: Hooks<'_>) -> Result<Trained> {
+    signals::listen();
+    let trained = prepared.run(&mut hooks)?;
+    if trained.finished {
+        write_run_page(&trained.dir)?;
+    }
+    Ok(trained)
 }
 
 /// Says what will be learnt from.

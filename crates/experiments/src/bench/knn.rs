@@ -14,19 +14,43 @@ use offing_knn::{Metric, NeighborIndex, Tree, TreeConfig};
 use super::knn_queries::{QueryDistance, queries, search_rows};
 use super::{Measurements, seconds};
 use crate::Runtime;
+use crate::dynamics::draw_rows;
 
 /// What to search, and for what.
+#[derive(clap::Args)]
 pub struct KnnBench {
-    /// A generated set: it must hold simulator states, from which the queries roll out.
-    pub dataset: String,
+    /// A generated dataset: it must hold simulator states, from which the queries roll out.
+    dataset: String,
     /// Behaviour policies; the best one of the body is the trained agent of the queries.
-    pub policies: PathBuf,
+    #[arg(long, value_name = "DIR")]
+    policies: PathBuf,
     /// Queries of each distance.
-    pub queries: usize,
-    /// Index only so many rows, drawn at random.
-    pub rows: Option<usize>,
+    #[arg(long, default_value_t = 50_000)]
+    queries: usize,
+    /// Numbers of neighbours to search for.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 10])]
+    k: Vec<usize>,
+    /// Index only N rows, drawn at random (to see how cost grows).
+    #[arg(long, value_name = "N")]
+    rows: Option<usize>,
+    /// The distance measure.
+    #[arg(long, value_parser = metric, default_value = "euclidean")]
+    metric: Metric,
     /// Standardise every column first.
-    pub standardise: bool,
+    #[arg(long)]
+    standardise: bool,
+    /// Also time the leave-one-out maximum and the yes/no search.
+    #[arg(long)]
+    more: bool,
+}
+
+fn metric(name: &str) -> Result<Metric, String> {
+    match name {
+        "euclidean" => Ok(Metric::Euclidean),
+        "manhattan" => Ok(Metric::Manhattan),
+        "cosine" => Ok(Metric::Cosine),
+        other => Err(format!("unknown distance `{other}`; known: euclidean, manhattan, cosine")),
+    }
 }
 
 /// Rows to index, and queries.
@@ -54,14 +78,8 @@ impl KnnBench {
         let mut queries = QueryDistance::ALL.into_iter().map(of).collect::<Result<Vec<_>>>()?;
         let mut rows = search_rows(&data);
         if let Some(n) = self.rows {
-            let mut order: Vec<usize> = (0..rows.nrows()).collect();
-            let mut rng = Rng::stream(0, "bench-rows", 0);
-            for i in 0..n.min(order.len()) {
-                let j = i + rng.below(order.len() - i);
-                order.swap(i, j);
-            }
-            order.truncate(n);
-            rows = rows.select(Axis(0), &order);
+            let chosen = draw_rows(n, rows.nrows(), &mut Rng::stream(0, "bench-rows", 0));
+            rows = rows.select(Axis(0), &chosen);
         }
         if self.standardise {
             let mean = rows.map_axis(Axis(0), |c| c.mapv(f64::from).mean().unwrap_or(0.0));
@@ -91,34 +109,27 @@ impl KnnData {
         Ok(())
     }
 
-    /// Builds an index and searches it for each of these numbers of neighbours. `more` also times the leave-one-out maximum
-    /// and the yes/no search.
+    /// Builds an index and searches it.
     ///
     /// # Errors
     /// Rows that cannot be indexed.
-    pub fn measure(
-        &self,
-        metric: Metric,
-        neighbours: &[usize],
-        more: bool,
-        samples: usize,
-    ) -> Result<Measurements> {
+    pub fn measure(&self, bench: &KnnBench, samples: usize) -> Result<Measurements> {
         let mut measured = Measurements::new("knn", rayon::current_num_threads());
         let rows = &self.rows;
         let label = format!("{} {}×{}", self.set, rows.nrows(), rows.ncols());
-        let config = TreeConfig { metric, ..TreeConfig::default() };
+        let config = TreeConfig { metric: bench.metric, ..TreeConfig::default() };
         let tree = measured.time(&format!("{label} build"), || Ok(Tree::new(&config, rows.view())?))?;
         measured.add(&format!("{label} memory"), "× rows", tree.bytes() as f64 / (rows.len() * 4) as f64);
         for _ in 0..samples {
             for (distance, queries) in &self.queries {
-                for &k in neighbours {
+                for &k in &bench.k {
                     let wall = seconds(|| Ok(tree.search(queries.view(), k)?))?;
                     let name = format!("{label} k={k} {}", distance.name());
                     measured.add(&name, "queries/s", queries.nrows() as f64 / wall);
                 }
             }
             let mild = self.queries.iter().find(|(distance, _)| *distance == QueryDistance::Mild);
-            if let Some((_, mild)) = mild.filter(|_| more) {
+            if let Some((_, mild)) = mild.filter(|_| bench.more) {
                 measure_more(&tree, mild, &label, &mut measured)?;
             }
         }

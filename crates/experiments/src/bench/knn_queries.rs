@@ -37,12 +37,12 @@ impl QueryDistance {
         }
     }
 
-    /// Noise on the next state at every step, and a bias that stays for a rollout, in units of sd(s' − s).
-    fn errors(self) -> (f64, f64) {
+    /// Noise on the next state at every step and a bias that stays for a rollout, in units of sd(s' − s); noise on actions.
+    fn errors(self) -> (f64, f64, f64) {
         match self {
-            Self::In => (0.02, 0.0),
-            Self::Mild => (0.1, 0.05),
-            Self::Far => (0.3, 0.2),
+            Self::In => (0.02, 0.0, 0.1),
+            Self::Mild => (0.1, 0.05, 0.3),
+            Self::Far => (0.3, 0.2, 0.0),
         }
     }
 }
@@ -100,18 +100,13 @@ fn roll_out(
     rng: &mut Rng,
 ) -> offing::Result<Vec<f32>> {
     env.set_state(start)?;
-    let (noise, bias) = distance.errors();
+    let (noise, bias, spread) = distance.errors();
     let bias: Vec<f64> = sd.iter().map(|sd| bias * sd * rng.normal()).collect();
     let mut flat = Vec::new();
     let mut obs: Vec<f64> = env.obs().to_vec();
     let mut act = data_action.to_vec();
     for step in 0..STEPS {
         let obs32: Vec<f32> = obs.iter().map(|&o| o as f32).collect();
-        let spread = match distance {
-            QueryDistance::In => 0.1,
-            QueryDistance::Mild => 0.3,
-            QueryDistance::Far => 0.0,
-        };
         match distance {
             QueryDistance::Far => act.iter_mut().for_each(|a| *a = rng.range(-1.0, 1.0) as f32),
             QueryDistance::In if step == 0 => (),
@@ -119,13 +114,8 @@ fn roll_out(
         }
         act.iter_mut().for_each(|a| *a = (f64::from(*a) + spread * rng.normal()).clamp(-1.0, 1.0) as f32);
         env.step(&act);
-        let next: Vec<f64> = env
-            .obs()
-            .iter()
-            .zip(sd)
-            .zip(&bias)
-            .map(|((o, sd), bias)| o + noise * sd * rng.normal() + bias)
-            .collect();
+        let true_next = env.obs().iter().zip(sd).zip(&bias);
+        let next: Vec<f64> = true_next.map(|((o, sd), b)| o + noise * sd * rng.normal() + b).collect();
         flat.extend(obs32);
         flat.extend(&act);
         flat.extend(next.iter().map(|&o| o as f32));

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use offing::run::cpu_name;
+use offing::stats;
 use serde::Serialize;
 use serde_json::json;
 
@@ -87,10 +88,7 @@ impl Measurements {
 
 /// The middle of the samples.
 pub(crate) fn median(samples: &[f64]) -> f64 {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+    stats::quantile(samples, 0.5)
 }
 
 /// Wall seconds of `work`.

@@ -8,25 +8,29 @@ use offing::sac::{Sac, SacConfig};
 use offing::{Batch, Mat, Rng};
 
 use super::{Measurements, median, seconds};
+use crate::arguments::positive;
 
 /// Updates of SAC before the first that counts, and steps of the ensemble.
 const SAC_WARM_UP: usize = 20;
 const DYNAMICS_WARM_UP: usize = 3;
 
-/// The shape of the work.
-#[derive(Clone, Copy, Debug)]
+/// The shape of gradient steps, by default half-cheetah's.
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub struct NetworkBench {
-    /// How often each thing is measured.
-    pub samples: usize,
     /// Threads that do the arithmetic.
+    #[arg(long, default_value_t = 2, value_parser = positive)]
     pub threads: usize,
     /// Gradient steps a sample.
+    #[arg(long, default_value_t = 20, value_parser = positive)]
     pub updates: usize,
     /// Rows of one gradient step.
+    #[arg(long, default_value_t = 256, value_parser = positive)]
     pub batch: usize,
     /// Width of a state.
+    #[arg(long, default_value_t = 17, value_parser = positive)]
     pub obs: usize,
     /// Width of an action.
+    #[arg(long, default_value_t = 6, value_parser = positive)]
     pub act: usize,
 }
 
@@ -62,7 +66,7 @@ impl NetworkBench {
 ///
 /// # Errors
 /// Settings that make no network.
-pub fn bench_sac(work: &NetworkBench, hidden: &[usize]) -> Result<Measurements> {
+pub fn bench_sac(work: &NetworkBench, hidden: &[usize], samples: usize) -> Result<Measurements> {
     let pool = ThreadPool::new(work.threads);
     let mut measured = Measurements::new("sac", work.threads);
     let mut rng = Rng::stream(0, "bench", 0);
@@ -73,7 +77,7 @@ pub fn bench_sac(work: &NetworkBench, hidden: &[usize]) -> Result<Measurements> 
         agent.update(&batch, &mut rng)?;
     }
     let flop = agent.update_flop(work.batch);
-    for _ in 0..work.samples {
+    for _ in 0..samples {
         work.measure(&mut measured, &pool, ("update", flop), || {
             Ok(agent.update(&batch, &mut rng).map(|_| ())?)
         })?;
@@ -92,6 +96,7 @@ pub fn bench_dynamics(
     members: usize,
     hidden: &[usize],
     rows: usize,
+    samples: usize,
 ) -> Result<Measurements> {
     let pool = ThreadPool::new(work.threads);
     let mut measured = Measurements::new("dynamics", work.threads);
@@ -121,7 +126,7 @@ pub fn bench_dynamics(
         short.finish()?
     };
     let asked = data.select(&(0..rows).collect::<Vec<usize>>());
-    for _ in 0..work.samples {
+    for _ in 0..samples {
         work.measure(&mut measured, &pool, ("step", flop), || Ok(step()?))?;
         if rows > 0 {
             let all = seconds(|| Ok(model.predict(&asked.obs, &asked.act)))?;

@@ -1,7 +1,6 @@
 //! Whole trainings at full size: seconds of a thousand gradient steps, split by phase, the run of a million steps they
 //! project to, and memory. Several algorithms take turns, block by block, so that a busy machine treats them alike.
 
-use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
@@ -13,27 +12,34 @@ use offing::env::{Physics, Simulators};
 use offing::eval::evaluate;
 use offing::home::Home;
 use offing::nn::ThreadPool;
-use offing::run::{ControlFlow, PhaseTimer, RunDir};
+use offing::run::{PhaseTimer, RunDir};
 use offing::sac::{Actor, Deterministic};
 
 use super::{Measurements, median, seconds};
 use crate::Runtime;
+use crate::arguments::positive;
 use crate::configure::configure;
+use crate::runtime::break_if;
 
 /// What to train.
+#[derive(clap::Args)]
 pub struct TrainingBench {
-    /// Algorithms to measure in turns.
-    pub algorithms: Vec<String>,
+    /// Algorithms to measure in turns. Memory is that of all of them together: name one to measure its own.
+    #[arg(long, value_delimiter = ' ', num_args = 1.., default_values_t = ["mopo+sumo".to_string(), "mopo".into()])]
+    algorithms: Vec<String>,
     /// The dataset to learn from.
-    pub dataset: String,
+    #[arg(long, default_value = "halfcheetah-medium-replay")]
+    dataset: String,
     /// Its rows.
-    pub rows: usize,
-    /// Gradient steps of the ensemble before it imagines.
-    pub updates: usize,
-    /// Settings of all algorithms.
-    pub set: Vec<String>,
-    /// Blocks of a thousand gradient steps.
-    pub samples: usize,
+    #[arg(long, default_value_t = 1_000_000, value_parser = positive)]
+    rows: usize,
+    /// Gradient steps of the ensemble before it imagines; a whole run has 100,000. A model of a hundred steps imagines
+    /// noise, and noise has no near neighbours: searches then take a hundred times as long.
+    #[arg(long, default_value_t = 2000, value_parser = positive)]
+    updates: usize,
+    /// Change a setting of all algorithms, such as sac.hidden=[64,64] (may be repeated).
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
 }
 
 /// The run that is projected: a million steps, after so many of the ensemble, with so many evaluations and checkpoints.
@@ -48,6 +54,7 @@ const BLOCK: u64 = 1000;
 const FULL: usize = 5;
 
 /// What one training was seen to do.
+#[derive(Default)]
 pub(crate) struct TimedTraining {
     /// Wall seconds of each block of 1000 gradient steps.
     pub(crate) blocks: Vec<f64>,
@@ -57,21 +64,24 @@ pub(crate) struct TimedTraining {
     resident: Vec<f64>,
     /// Seconds of each phase, over all blocks.
     pub(crate) timer: PhaseTimer,
+    last_update: Option<Instant>,
+    /// The first step of the block, and when it began.
+    begun: Option<(u64, Instant)>,
 }
 
 impl TrainingBench {
-    /// Trains in turns; `None` when asked to stop on the way.
+    /// Trains in turns, so many blocks of a thousand gradient steps; `None` when asked to stop on the way.
     ///
     /// # Errors
     /// An unknown algorithm or dataset.
-    pub fn run(&self, runtime: &Runtime) -> Result<Option<Measurements>> {
+    pub fn run(&self, runtime: &Runtime, samples: usize) -> Result<Option<Measurements>> {
         let data = runtime.load_data(&self.dataset, Some(self.rows), &TrainConfig::default())?;
         let configured = |name: &String| {
             Ok(configure_timed(name, &self.dataset, (None, None), self.updates, &self.set)?.0)
         };
         let all = self.algorithms.iter().map(configured).collect::<Result<Vec<_>>>()?;
         runtime.say("training in turns");
-        let Some(timed) = train_in_turns(runtime, &all, &data, self.samples, 0)? else { return Ok(None) };
+        let Some(timed) = train_in_turns(runtime, &all, &data, samples, 0)? else { return Ok(None) };
         let mut measured = Measurements::new("train", rayon::current_num_threads());
         let evaluation = evaluation(runtime, &data)?;
         let updates: Vec<f64> = timed.iter().flat_map(|t| t.updates.iter().copied()).collect();
@@ -120,9 +130,21 @@ pub(crate) fn train_in_turns(
     blocks: usize,
     seed: u64,
 ) -> Result<Option<Vec<TimedTraining>>> {
-    let (dir, stop) = (tempfile::tempdir()?, runtime.stop_requested);
+    let dir = tempfile::tempdir()?;
+    // All of them share what they keep.
+    let (home, stop) = (Home::new(dir.path().join("home")), runtime.stop_requested);
     let timed = in_turns(configured, |configured, own, turn| {
-        TimedWork { configured, data, seed, dir: &dir.path().join(own.to_string()), blocks, stop }.train(turn)
+        let mut run = RunDir::open_or_create(&dir.path().join(own.to_string()), "")?;
+        let pool = ThreadPool::new(rayon::current_num_threads());
+        let mut timed = TimedTraining::default();
+        let mut on_event = |event: Event<'_>| {
+            timed.see(&event, blocks, turn);
+            break_if(timed.blocks.len() >= blocks || stop())
+        };
+        let mut session = Session::new(data, &home, &pool, seed, &mut run, &mut on_event);
+        configured.algorithm.run(&mut session)?;
+        let timer = session.timer.clone();
+        Ok(TimedTraining { timer, ..timed })
     });
     let timed = timed.into_iter().collect::<Result<Vec<_>>>()?;
     Ok(timed.iter().all(|t| t.blocks.len() >= blocks).then_some(timed))
@@ -173,56 +195,29 @@ impl Turn {
     }
 }
 
-/// One of several trainings that take turns.
-struct TimedWork<'a> {
-    configured: &'a Configured,
-    data: &'a Dataset,
-    seed: u64,
-    dir: &'a Path,
-    blocks: usize,
-    stop: fn() -> bool,
-}
-
-impl TimedWork<'_> {
-    /// Trains for so many blocks, one at a time when it is this training's turn, and writes one checkpoint.
-    fn train(&self, turn: &Turn) -> Result<TimedTraining> {
-        // All of them share what they keep.
-        let home = Home::new(self.dir.with_file_name("home"));
-        let mut run = RunDir::open_or_create(self.dir, "")?;
-        let pool = ThreadPool::new(rayon::current_num_threads());
-        let (mut blocks, mut updates, mut resident) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut since, mut last_update, mut last_step) = (Instant::now(), None, None);
-        let mut on_event = |event: Event<'_>| {
-            match event {
-                Event::Fit(_) => {
-                    let before: Option<Instant> = last_update.replace(Instant::now());
-                    updates.extend(before.map(|b| b.elapsed().as_secs_f64()));
-                }
-                Event::Step(status) if last_step.is_none() => {
-                    (since, last_step) = (Instant::now(), Some(status.step));
-                }
-                Event::Step(status)
-                    if status.step.is_multiple_of(BLOCK) && Some(status.step) != last_step =>
-                {
-                    blocks.push(since.elapsed().as_secs_f64());
-                    resident.push(process_status("VmRSS:"));
-                    if blocks.len() < self.blocks {
+impl TimedTraining {
+    /// Takes times down, and lets others run between two of the blocks that are wanted.
+    fn see(&mut self, event: &Event<'_>, wanted: usize, turn: &Turn) {
+        match event {
+            Event::Fit(_) => {
+                let before = self.last_update.replace(Instant::now());
+                self.updates.extend(before.map(|b| b.elapsed().as_secs_f64()));
+            }
+            Event::Step(status) => {
+                if let Some((first, since)) = self.begun {
+                    if status.step == first || !status.step.is_multiple_of(BLOCK) {
+                        return;
+                    }
+                    self.blocks.push(since.elapsed().as_secs_f64());
+                    self.resident.push(process_status("VmRSS:"));
+                    if self.blocks.len() < wanted {
                         turn.pass();
                     }
-                    (since, last_step) = (Instant::now(), Some(status.step));
                 }
-                _ => {}
+                self.begun = Some((status.step, Instant::now()));
             }
-            if blocks.len() >= self.blocks || (self.stop)() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        };
-        let mut session = Session::new(self.data, &home, &pool, self.seed, &mut run, &mut on_event);
-        self.configured.algorithm.run(&mut session)?;
-        let timer = session.timer.clone();
-        Ok(TimedTraining { blocks, updates, resident, timer })
+            _ => {}
+        }
     }
 }
 

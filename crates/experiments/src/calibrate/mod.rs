@@ -5,22 +5,84 @@ mod run;
 mod study_cache;
 mod summary;
 
+use std::path::PathBuf;
+
 use anyhow::{Context as _, Result, bail};
 use offing::calibration::StudyConfig;
 use offing::config::{Layers, read_text};
+use offing::env::Physics;
 use offing::uncertainty::UncertaintyConfig;
 use toml::Table;
 
-pub use run::{FinishedStudy, StudyRequest, run_study};
+pub(crate) use run::{FinishedStudy, StudyRequest, run_study};
 pub use summary::StudySummary;
 
+use crate::Runtime;
+use crate::arguments::positive;
+
 const QUICK: &str = include_str!("../../../../presets/calibrate.quick.toml");
+
+/// Studies of one dataset, as a user asks for them.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CalibrationRequest {
+    /// A path, a D4RL or Minari id, or the name of a generated dataset.
+    pub dataset: String,
+    /// Estimators to compare, by id or as JSON settings such as {"kind":"sumo","k":5}, with blanks or commas between them
+    /// [default: all].
+    #[arg(long, num_args = 1.., value_name = "ID")]
+    pub estimators: Vec<String>,
+    /// How many seeds to study.
+    #[arg(long, default_value_t = 5, value_parser = positive)]
+    pub seeds: usize,
+    /// `quick`: 100,000 rows, a small ensemble, 20,000 policy steps.
+    #[arg(long)]
+    pub profile: Option<String>,
+    /// Use about this many rows: whole episodes, drawn at random.
+    #[arg(long, value_parser = positive)]
+    pub rows: Option<usize>,
+    /// Override one value, such as --set starts=50 (may be repeated).
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Which physics to replay in.
+    #[arg(long, default_value_t)]
+    pub physics: Physics,
+    /// Where to keep models in training and results; the same command resumes where it stopped.
+    #[arg(long, value_name = "DIR", default_value = "runs/calibrate")]
+    pub dir: PathBuf,
+}
+
+impl CalibrationRequest {
+    /// Studies one seed after the other; `None` when stopped on the way.
+    ///
+    /// # Errors
+    /// Unknown names or settings, or a study that fails.
+    pub fn run(&self, runtime: &Runtime) -> Result<Option<StudySummary>> {
+        let (config, rows) = study_settings(self.profile.as_deref(), &self.set)?;
+        let mut request = StudyRequest {
+            dataset: self.dataset.clone(),
+            rows: self.rows.or(rows),
+            generated_rows: None,
+            seed: 0,
+            physics: self.physics,
+            config,
+            estimators: parse_estimators(&self.estimators)?,
+            dir: self.dir.clone(),
+        };
+        let mut summary = StudySummary { dataset: self.dataset.clone(), studies: Vec::new() };
+        for seed in 0..self.seeds as u64 {
+            request.seed = seed;
+            let Some(found) = run_study(runtime, &request)? else { return Ok(None) };
+            summary.studies.push((seed, found.study));
+        }
+        Ok(Some(summary))
+    }
+}
 
 /// Settings of a study from profile and overrides, and the rows the profile asks for.
 ///
 /// # Errors
 /// An unknown profile, or settings that make no study.
-pub fn study_settings(profile: Option<&str>, set: &[String]) -> Result<(StudyConfig, Option<usize>)> {
+pub(crate) fn study_settings(profile: Option<&str>, set: &[String]) -> Result<(StudyConfig, Option<usize>)> {
     let mut layers = Layers::of::<StudyConfig>()?;
     let mut rows = None;
     match profile {
@@ -43,7 +105,7 @@ pub fn study_settings(profile: Option<&str>, set: &[String]) -> Result<(StudyCon
 ///
 /// # Errors
 /// An unknown estimator, or lists that name none.
-pub fn parse_estimators(lists: &[String]) -> Result<Vec<(String, UncertaintyConfig)>> {
+fn parse_estimators(lists: &[String]) -> Result<Vec<(String, UncertaintyConfig)>> {
     let mut found = Vec::new();
     for text in lists.iter().flat_map(|list| split_list(list)) {
         let config = parse_estimator(&text)?;

@@ -49,12 +49,7 @@ impl StudySummary {
 fn cloud(name: &str, scores: &[f64], study: &Study) -> Plot {
     let every = scores.len().div_ceil(POINTS).max(1);
     let points = (0..scores.len()).step_by(every).map(|i| (scores[i], study.error[i].1)).collect();
-    Plot {
-        title: name.to_string(),
-        x: Axis::linear("u"),
-        y: Axis::log("true error"),
-        series: vec![Series::scatter(name, points)],
-    }
+    Plot::new(name, Axis::linear("u"), Axis::log("true error"), vec![Series::scatter(name, points)])
 }
 
 fn reliability(study: &Study) -> Plot {
@@ -68,12 +63,7 @@ fn reliability(study: &Study) -> Plot {
         };
         Series::line(name, (0..SHARES).map(point).collect())
     });
-    Plot {
-        title: "reliability".into(),
-        x: Axis::linear("rank of u"),
-        y: Axis::log("median true error"),
-        series: series.collect(),
-    }
+    Plot::new("reliability", Axis::linear("rank of u"), Axis::log("median true error"), series.collect())
 }
 
 fn along(study: &Study) -> Plot {
@@ -92,10 +82,5 @@ fn along(study: &Study) -> Plot {
     let errors: Vec<f64> = study.error.iter().map(|(_, e)| *e).collect();
     let mut series = vec![Series::dashed("true error", mean_by_age(&ranked(&errors)))];
     series.extend(study.scores.iter().map(|(name, u)| Series::line(name, mean_by_age(&ranked(u)))));
-    Plot {
-        title: "along a rollout".into(),
-        x: Axis::linear("rollout step"),
-        y: Axis::linear("mean rank"),
-        series,
-    }
+    Plot::new("along a rollout", Axis::linear("rollout step"), Axis::linear("mean rank"), series)
 }

@@ -24,23 +24,23 @@ const HELD_OUT: f64 = 0.1;
 
 /// Everything a study follows from.
 #[derive(Clone, Debug)]
-pub struct StudyRequest {
+pub(crate) struct StudyRequest {
     /// The dataset: a path, an id or a name.
-    pub dataset: String,
+    pub(crate) dataset: String,
     /// About how many rows to use.
-    pub rows: Option<usize>,
+    pub(crate) rows: Option<usize>,
     /// The size of a generated set where no rows are asked for.
-    pub generated_rows: Option<usize>,
+    pub(crate) generated_rows: Option<usize>,
     /// Seed of everything random.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// Which physics to replay in.
-    pub physics: Physics,
+    pub(crate) physics: Physics,
     /// The study's settings.
-    pub config: StudyConfig,
+    pub(crate) config: StudyConfig,
     /// Estimators to compare, with the names to show them by.
-    pub estimators: Vec<(String, UncertaintyConfig)>,
+    pub(crate) estimators: Vec<(String, UncertaintyConfig)>,
     /// Where run directories are.
-    pub dir: PathBuf,
+    pub(crate) dir: PathBuf,
 }
 
 /// A study's config.toml. The estimators are not part of it: another choice of them uses the same policy.
@@ -56,20 +56,20 @@ struct StudyManifest<'a> {
 }
 
 /// A finished study, and what is behind it.
-pub struct FinishedStudy {
+pub(crate) struct FinishedStudy {
     /// What was found.
-    pub study: Study,
+    pub(crate) study: Study,
     /// Checksum of the transitions.
-    pub data: String,
+    pub(crate) data: String,
     /// Who worked on it.
-    pub provenance: Vec<Provenance>,
+    pub(crate) provenance: Vec<Provenance>,
 }
 
 /// Runs a study; `None` when it was stopped on the way.
 ///
 /// # Errors
 /// Data that cannot be read, or settings that the data cannot serve.
-pub fn run_study(runtime: &Runtime, request: &StudyRequest) -> Result<Option<FinishedStudy>> {
+pub(crate) fn run_study(runtime: &Runtime, request: &StudyRequest) -> Result<Option<FinishedStudy>> {
     let rows = request.rows.or(request.generated_rows);
     let all = runtime.load_data(&request.dataset, rows, &request.config.train)?;
     runtime.say(&format!("learning from {} transitions of {}", count(all.rows.len()), all.name));

@@ -18,6 +18,16 @@ pub struct StudySummary {
     pub studies: Vec<(u64, Study)>,
 }
 
+/// What a study found of an estimator on one choice of rows.
+fn find<'a>(
+    study: &'a Study,
+    name: &str,
+    variant: NextObsKind,
+    part: RowSubset,
+) -> Option<&'a EstimatorResult> {
+    study.findings.iter().find(|f| f.estimator == name && f.variant == variant && f.part == part)
+}
+
 /// Stretches of a rollout for which ρ is shown apart.
 const STRETCHES: usize = 5;
 
@@ -41,8 +51,7 @@ impl StudySummary {
         part: RowSubset,
         pick: impl Fn(&EstimatorResult) -> f64,
     ) -> String {
-        let is = |f: &&EstimatorResult| f.estimator == name && f.variant == variant && f.part == part;
-        let found = self.studies.iter().filter_map(|(_, s)| s.findings.iter().find(is));
+        let found = self.studies.iter().filter_map(|(_, study)| find(study, name, variant, part));
         MeanStd::of(&found.map(pick).collect::<Vec<f64>>()).text()
     }
 
@@ -83,11 +92,8 @@ impl StudySummary {
             false => "-".into(),
         };
         let cells = |name: &str| {
-            let is = |f: &&EstimatorResult| {
-                f.estimator == name && f.variant == NextObsKind::Sampled && f.part == RowSubset::All
-            };
             let both = |(_, study): &(u64, Study)| {
-                let found = study.findings.iter().find(is);
+                let found = find(study, name, NextObsKind::Sampled, RowSubset::All);
                 [or_dash(found, |f| text(&f.rho)), or_dash(found, |f| text(&f.r))]
             };
             row(name, self.studies.iter().flat_map(both))
@@ -129,21 +135,21 @@ impl StudySummary {
     /// ρ on each choice of rows.
     fn by_part(&self) -> Table {
         let parts = [RowSubset::All, RowSubset::BeforeEnd, RowSubset::Bounded, RowSubset::Unclipped];
-        let cells = |name: &str| {
-            row(name, parts.map(|part| self.mean(name, NextObsKind::Sampled, part, |f| f.rho.value)))
-        };
         let header = ["ρ", "all rows", "before the end", "|obs| < 100", "not clipped"];
-        Table::new(header, self.names().into_iter().map(cells))
+        self.rho(header, parts.map(|part| (NextObsKind::Sampled, part)))
     }
 
     /// ρ for each ŝ'.
     fn by_variant(&self) -> Table {
-        let variants =
-            [NextObsKind::Sampled, NextObsKind::SampledClipped, NextObsKind::Mean, NextObsKind::MeanClipped];
-        let cells = |name: &str| {
-            row(name, variants.map(|variant| self.mean(name, variant, RowSubset::All, |f| f.rho.value)))
-        };
+        use NextObsKind::{Mean, MeanClipped, Sampled, SampledClipped};
         let header = ["ρ", "sampled", "sampled, clipped", "mean", "mean, clipped"];
+        self.rho(header, [Sampled, SampledClipped, Mean, MeanClipped].map(|kind| (kind, RowSubset::All)))
+    }
+
+    /// ρ of each estimator on these choices.
+    fn rho(&self, header: [&str; 5], choices: [(NextObsKind, RowSubset); 4]) -> Table {
+        let rho = |name: &str, (variant, part)| self.mean(name, variant, part, |f| f.rho.value);
+        let cells = |name: &str| row(name, choices.map(|choice| rho(name, choice)));
         Table::new(header, self.names().into_iter().map(cells))
     }
 
@@ -151,13 +157,10 @@ impl StudySummary {
     pub fn row_counts(&self) -> Vec<String> {
         let line = |(seed, s): &(u64, Study)| {
             let truth = if s.simulated { "the simulator" } else { "held-out transitions" };
+            let [rows, exploded, lost, clipped] = [s.rows - s.lost, s.exploded, s.lost, s.clipped].map(count);
             format!(
-                "seed {seed}: {} rows judged by {truth}; left out: {} exploded in the model, {} the simulator could not \
-                 follow; {} replayed from clipped velocities",
-                count(s.rows - s.lost),
-                count(s.exploded),
-                count(s.lost),
-                count(s.clipped)
+                "seed {seed}: {rows} rows judged by {truth}; left out: {exploded} exploded in the model, {lost} the simulator \
+                 could not follow; {clipped} replayed from clipped velocities"
             )
         };
         self.studies.iter().map(line).collect()

@@ -4,18 +4,7 @@ use super::{Document, Element};
 use crate::Table;
 use crate::svg::{COLOURS, escape};
 
-const STYLE: &str = "
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 2rem auto;
-  max-width: 52rem; padding: 0 1rem; }
-h1 { font-size: 1.5rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1rem 0; }
-th, td { padding: .25rem .8rem; text-align: right; border-bottom: 1px solid var(--rule); }
-.many { font-size: .85em; } .many th, .many td { padding: .25rem .4rem; } .many td:first-child { white-space: nowrap; }
-th { font-weight: 600; border-bottom-color: var(--ink); } th:first-child, td:first-child { text-align: left; padding-left: 0; }
-figure { margin: 1.2rem 0; } figure svg { width: 100%; height: auto; }
-figcaption, footer { color: var(--faint); font-size: .9rem; } footer { margin-top: 3rem; }
-.wide { overflow-x: auto; } code { font-size: .92em; overflow-wrap: anywhere; }
-";
+const STYLE: &str = include_str!("page.css");
 
 impl Document {
     /// The whole page.
@@ -34,7 +23,7 @@ impl Document {
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>\n:root {{ {light} }}\n\
-             @media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{body}\
+             @media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{body}\
              <footer>offing {}</footer>\n</body>\n</html>\n",
             env!("CARGO_PKG_VERSION")
         )
@@ -65,7 +54,7 @@ fn table_html(table: &Table) -> String {
         format!("<tr>{cells}</tr>\n")
     };
     // Small print where there are many columns, so that they fit beside each other.
-    let many = if table.header.len() > 8 { " class=\"many\"" } else { "" };
+    let many = if table.header.len() > 8 { r#" class="many""# } else { "" };
     let body: String = table.rows.iter().map(|cells| row(cells, "td")).collect();
     format!(
         "<div class=\"wide\"><table{many}>\n<thead>{}</thead>\n<tbody>{body}</tbody>\n</table></div>\n",

@@ -50,6 +50,11 @@ impl Element {
         Self::Heading(text.into())
     }
 
+    /// A heading and what stands below it.
+    pub(crate) fn section(heading: impl Into<String>, content: Self) -> [Self; 2] {
+        [Self::heading(heading), content]
+    }
+
     pub(crate) fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }

@@ -72,8 +72,8 @@ impl Grid {
         caveats.extend(made_by(cells, self.runs_alone()));
         caveats.push(self.machine());
         results.extend(unfinished(cells));
-        let mixed =
-            mixed_data(&self.datasets, cells, |cell| self.kind().data_key(self, cell), &self.request.out());
+        let key = |cell: &Cell| self.kind().data_key(self, cell);
+        let mixed = mixed_data(&self.datasets, cells, key, &self.request.out());
         results.extend(mixed.iter().map(Element::text));
         files.push(("cells.csv", cells_csv(cells, self.kind().interval())));
         if cells.iter().any(|(_, s)| s.result().is_some_and(|f| !f.curve.is_empty())) {
@@ -92,19 +92,11 @@ impl Grid {
 
     /// What made this page, and where.
     fn machine(&self) -> String {
-        let made = format!(
-            "This page was made by offing {} on {} with {} cores; physics {}, MuJoCo {}.",
-            version(),
-            cpu_name(),
-            cores(),
-            self.request.physics,
-            MUJOCO
-        );
-        if self.runs_alone() {
-            made
-        } else {
-            format!("{made} Numbers do not depend on the number of threads.")
-        }
+        let (version, cpu, cores, physics) = (version(), cpu_name(), cores(), self.request.physics);
+        let threads = if self.runs_alone() { "" } else { " Numbers do not depend on the number of threads." };
+        format!(
+            "This page was made by offing {version} on {cpu} with {cores} cores; physics {physics}, MuJoCo {MUJOCO}.{threads}"
+        )
     }
 }
 
@@ -118,14 +110,13 @@ fn unfinished(cells: &[(Cell, CellState)]) -> Vec<Element> {
     });
     let failed: Vec<Vec<String>> = failed.collect();
     if !failed.is_empty() {
-        elements.push(Element::heading(format!("Failed: {} of {of} cells", failed.len())));
-        elements.push(Element::table(&["cell", "why"], failed));
+        let heading = format!("Failed: {} of {of} cells", failed.len());
+        elements.extend(Element::section(heading, Element::table(&["cell", "why"], failed)));
     }
     let open = cells.iter().filter(|(_, s)| matches!(s, CellState::Missing | CellState::Begun(_))).count();
     if open > 0 {
-        elements.push(Element::text(format!(
-            "Not finished yet: {open} of {of} cells; the tables are of the others."
-        )));
+        let words = format!("Not finished yet: {open} of {of} cells; the tables are of the others.");
+        elements.push(Element::Text(words));
     }
     elements
 }
@@ -149,13 +140,10 @@ fn origins(runtime: &Runtime, datasets: &[String]) -> String {
 /// What ran the cells, where they say so. Times depend on the machine and the threads, other numbers on the program alone.
 fn made_by(cells: &[(Cell, CellState)], times: bool) -> Option<String> {
     let found: Vec<&CellResult> = cells.iter().filter_map(|(_, state)| state.result()).collect();
-    let words = |by: &Provenance| match times {
-        true => {
-            let threads =
-                if by.threads == 1 { "one thread".into() } else { format!("{} threads", by.threads) };
-            format!("{} on {} with {} cores, {threads} used", by.offing, by.cpu, by.cores)
-        }
-        false => format!("{} on {}", by.offing, by.cpu),
+    let words = |by: &Provenance| {
+        let program = format!("{} on {}", by.offing, by.cpu);
+        let threads = if by.threads == 1 { "one thread".into() } else { format!("{} threads", by.threads) };
+        if times { format!("{program} with {} cores, {threads} used", by.cores) } else { program }
     };
     let mut all: Vec<String> = found.iter().flat_map(|f| &f.provenance).map(words).collect();
     all.sort_unstable();

@@ -55,6 +55,11 @@ impl Comparison {
         Ok(Self { datasets: grid.datasets.clone(), cells: cells.to_vec(), published })
     }
 
+    /// Every dataset with every column.
+    pub(super) fn each<'a, C>(&'a self, columns: &'a [C]) -> impl Iterator<Item = (&'a String, &'a C)> {
+        self.datasets.iter().flat_map(move |dataset| columns.iter().map(move |column| (dataset, column)))
+    }
+
     /// Finished cells of a dataset, or of all of them.
     pub(super) fn results<'a>(
         &'a self,

@@ -320,9 +320,8 @@ impl Experiment {
             return Err(Error::unknown("column", unknown, &names).into());
         }
         let wanted = if asked.is_empty() { &profile.columns } else { asked };
-        let all = wanted.is_empty();
-        let chosen = names.into_iter().filter(|name| all || wanted.iter().any(|w| w == name));
-        Ok(chosen.map(str::to_string).collect())
+        let chosen = names.into_iter().map(str::to_string);
+        Ok(chosen.filter(|name| wanted.is_empty() || wanted.contains(name)).collect())
     }
 }
 

@@ -54,7 +54,7 @@ trait GridKind {
     fn cells_of(&self, grid: &Grid, dataset: &str) -> Result<Vec<(Option<&str>, String)>>;
 
     /// Runs one cell: found finished, resumed, or begun. `None` when it was stopped on the way.
-    fn run(&self, work: &CellWork<'_>) -> Result<Option<cells::CellResult>>;
+    fn run(&self, runtime: &Runtime, grid: &Grid, cell: &Cell) -> Result<Option<cells::CellResult>>;
 
     /// Tables and figures of all cells.
     fn collect(&self, grid: &Grid, cells: &[(Cell, CellState)]) -> Result<Collected>;
@@ -78,13 +78,6 @@ trait GridKind {
     fn data_key(&self, _grid: &Grid, _cell: &Cell) -> String {
         String::new()
     }
-}
-
-/// A cell to run, and what surrounds it.
-struct CellWork<'a> {
-    runtime: &'a Runtime,
-    grid: &'a Grid,
-    cell: &'a Cell,
 }
 
 /// How running a cell ended.
@@ -194,11 +187,8 @@ impl Grid {
     /// There is none.
     pub fn named(&self, id: &str) -> Result<Cell> {
         let found = self.cells()?.into_iter().find(|cell| cell.id == id);
-        found.ok_or_else(|| {
-            anyhow!(
-                "no cell `{id}` in this grid; --list-cells, with the same other arguments, shows them all"
-            )
-        })
+        let all = "--list-cells, with the same other arguments, shows them all";
+        found.ok_or_else(|| anyhow!("no cell `{id}` in this grid; {all}"))
     }
 
     /// Runs one cell and writes its state down.
@@ -213,9 +203,8 @@ impl Grid {
             return Ok(CellEnd::Done);
         }
         store.write(cell, &CellState::Begun(None))?;
-        let work = CellWork { runtime, grid: self, cell };
         // Wherever a cell runs, a fault of offing's own is written down like any other failure.
-        let run = std::panic::AssertUnwindSafe(|| self.kind().run(&work));
+        let run = std::panic::AssertUnwindSafe(|| self.kind().run(runtime, self, cell));
         let ended = std::panic::catch_unwind(run)
             .unwrap_or_else(|_| Err(anyhow!("it panicked; its log holds the message, please report it")));
         match ended {

@@ -7,29 +7,41 @@ use offing::env::Physics;
 
 use super::executors::quoted;
 use super::experiment::Profile;
+use crate::arguments::positive;
 
 /// Everything a user can choose about a grid.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct GridRequest {
-    /// The experiment, or a TOML file like theirs.
+    /// The experiment: table1, table2, …, or a TOML file like theirs; without one, offing lists all.
+    #[arg(default_value = "", hide_default_value = true)]
     pub name: String,
-    /// The profile: `quick`, `paper`.
+    /// `quick`: small networks, few steps, fewer datasets. `paper`: the paper's own sizes.
+    #[arg(long, default_value = "quick")]
     pub profile: String,
-    /// How many seeds; the profile's when not given.
+    /// How many seeds [default: the profile's].
+    #[arg(long, value_parser = positive)]
     pub seeds: Option<usize>,
-    /// These datasets instead of the profile's.
+    /// These datasets instead of the profile's: any that offing can generate, D4RL ids (hopper-medium-v2), or paths.
+    #[arg(long, value_name = "DATASET", value_delimiter = ',')]
     pub only: Vec<String>,
     /// These columns instead of the profile's.
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
     pub columns: Vec<String>,
-    /// About how many rows of each dataset to use.
+    /// Use about this many rows of each dataset: whole episodes, drawn at random.
+    #[arg(long)]
     pub rows: Option<usize>,
-    /// Settings of every run or study, as `--set` takes them.
+    /// Override one value of every run or study, such as --set starts=50 (may be repeated).
+    #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Which physics to evaluate or replay in.
+    #[arg(long, default_value_t)]
     pub physics: Physics,
-    /// Where run directories are.
+    /// Where run directories are [default: runs, as for `offing train`; runs/calibrate, as for `offing calibrate`].
+    #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Where tables and the state of cells are written.
+    /// Where to write tables and the state of cells [default: runs/reproduce/<NAME>-<PROFILE>; there, the tables of a part
+    /// of the grid or of other settings have a directory of their own].
+    #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }
 

@@ -9,13 +9,13 @@ use super::cells::{Cell, CellResult, CellState, CellValue};
 use super::collect::Collected;
 use super::comparison::Comparison;
 use super::experiment::{AlgorithmColumn, TimingGrid};
-use super::{CellWork, Grid, GridKind};
-use crate::Element;
+use super::{Grid, GridKind};
 use crate::bench::{TimedTraining, configure_timed, median, train_in_turns};
 use crate::format::{count, or_dash};
 use crate::mean_std::MeanStd;
 use crate::provenance::this_process;
 use crate::table::{Table, csv_number, row};
+use crate::{Element, Runtime};
 
 /// Gradient steps of the run whose minutes are shown, as in the paper.
 const STEPS: f64 = 1e6;
@@ -48,8 +48,7 @@ impl GridKind for TimingGrid {
         Ok(vec![(None, format!("time {tables:?} {rows:?} {}", self.blocks))])
     }
 
-    fn run(&self, work: &CellWork<'_>) -> Result<Option<CellResult>> {
-        let CellWork { runtime, grid, cell, .. } = *work;
+    fn run(&self, runtime: &Runtime, grid: &Grid, cell: &Cell) -> Result<Option<CellResult>> {
         let (all, rows) = self.settings(grid, &cell.dataset)?;
         let data = runtime.load_data(&cell.dataset, rows, &TrainConfig::default())?;
         runtime.say(&format!("{}: training in turns", cell.label()));
@@ -100,20 +99,17 @@ struct TimingTables<'a> {
 
 impl TimingTables<'_> {
     fn collect(&self) -> Collected {
-        let mut results =
-            vec![Element::heading("Seconds of 1000 gradient steps"), Element::Table(self.seconds())];
+        let seconds = Element::Table(self.seconds());
+        let mut results = Element::section("Seconds of 1000 gradient steps", seconds).to_vec();
         if let Some(ratios) = self.ratios() {
-            results.push(Element::heading("With SUMO, as a share of the time without"));
-            results.push(Element::Table(ratios));
-            results.push(Element::text(
-                "Below 1 it is faster with SUMO. The medians of blocks that took turns are divided.",
-            ));
+            let heading = "With SUMO, as a share of the time without";
+            results.extend(Element::section(heading, Element::Table(ratios)));
+            let below = "Below 1 it is faster with SUMO. The medians of blocks that took turns are divided.";
+            results.push(Element::text(below));
         }
-        results.push(Element::heading("Minutes of a million steps, beside the paper"));
-        results.push(Element::table(
-            &["", "ours", "share of base", "paper", "share of base"],
-            self.columns.iter().map(|c| self.minutes(c)).collect(),
-        ));
+        let header = ["", "ours", "share of base", "paper", "share of base"];
+        let minutes = Element::table(&header, self.columns.iter().map(|c| self.minutes(c)).collect());
+        results.extend(Element::section("Minutes of a million steps, beside the paper", minutes));
         results.push(Element::text(
             "Ours: the middle block times a thousand, and the index or threshold that is made once, a mean over datasets; fitting the dynamics model and \
              evaluating come on top, alike for all. The paper's are of one RTX 3090, so only the shares can be compared.",
@@ -197,9 +193,7 @@ impl TimingTables<'_> {
         let mut line = |dataset: &str, column: &str, metric: &str, numbers: [Option<f64>; 3]| {
             rows.push([[dataset, column, metric].map(String::from), numbers.map(csv_number)].concat());
         };
-        for (dataset, column) in
-            self.numbers.datasets.iter().flat_map(|d| self.columns.iter().map(move |c| (d, c)))
-        {
+        for (dataset, column) in self.numbers.each(self.columns) {
             for metric in [SECONDS, MINUTES] {
                 let share = self.share(Some(dataset), column).filter(|_| metric == SECONDS);
                 let paper = self.numbers.published.get(dataset, &column.name, metric);
@@ -208,13 +202,8 @@ impl TimingTables<'_> {
             }
         }
         for AlgorithmColumn { name, .. } in self.columns {
-            let ours = self.get(None, name, MINUTES);
-            line(
-                "average",
-                name,
-                MINUTES,
-                [ours, self.numbers.published.get("average", name, MINUTES), None],
-            );
+            let paper = self.numbers.published.get("average", name, MINUTES);
+            line("average", name, MINUTES, [self.get(None, name, MINUTES), paper, None]);
         }
         Table::new(["dataset", "column", "metric", "ours", "paper", "share_of_base"], rows).csv()
     }

@@ -34,10 +34,8 @@ struct Chart<'a> {
 /// What an algorithm's steps are.
 pub(crate) fn steps_of(algorithm: &str) -> &'static str {
     let configured = configure(algorithm, "", (None, None), &[]);
-    match configured.is_ok_and(|(configured, _)| plans(configured.algorithm.as_ref())) {
-        true => "iterations of planning",
-        false => "steps",
-    }
+    let planned = configured.is_ok_and(|(configured, _)| plans(configured.algorithm.as_ref()));
+    if planned { "iterations of planning" } else { "steps" }
 }
 
 /// Every metric that some run has.

@@ -84,13 +84,11 @@ impl RunReport {
         page.results.push(Element::Table(self.table()));
         page.results.extend(charts::figures(&self.runs));
         if let Some(terms) = self.theory_table() {
-            page.results.push(Element::heading("Terms of the bounds"));
-            page.results.push(Element::text(CAVEAT));
+            page.results.extend(Element::section("Terms of the bounds", Element::text(CAVEAT)));
             page.results.push(Element::Table(terms));
         }
         if let Some(times) = self.times() {
-            page.details.push(Element::heading("Where the time went"));
-            page.details.push(Element::Table(times));
+            page.details.extend(Element::section("Where the time went", Element::Table(times)));
         }
         page.details.push(Element::heading("Configurations"));
         for LabelledRun { record, .. } in &self.runs {

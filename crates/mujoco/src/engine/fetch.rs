@@ -47,44 +47,31 @@ pub(crate) const D4RL: Wheel = Wheel {
     folder: "d4rl/locomotion/assets",
 };
 
-/// Wheels of the engine by operating system and processor: platform tag, hash and the library in it.
-const ENGINES: [(&str, &str, &str, &str, &str); 4] = [
-    (
-        "linux",
-        "x86_64",
-        "manylinux_2_28_x86_64",
-        "d66928d86a2d1b601bbaa4dc11db50214d17d5301bb8afd84721313b67ff0874",
-        "libmujoco.so.3.17.0",
-    ),
-    (
-        "linux",
-        "aarch64",
-        "manylinux_2_28_aarch64",
-        "91a70ed9979c383ff1f5c03f25cc2e1280a8254c1a8e558d5dd7f4184f01efc9",
-        "libmujoco.so.3.17.0",
-    ),
-    (
-        "macos",
-        "aarch64",
-        "macosx_11_0_arm64",
-        "6c324addca24a24a7b0beff2ec49300e9d4481fd8ccd611514ba7ea8e4a5e870",
-        "libmujoco.3.17.0.dylib",
-    ),
-    (
-        "windows",
-        "x86_64",
-        "win_amd64",
-        "390c4820796e2b905f64f011ae3c307d686f8548a3571b7420da0001ee6faaf2",
-        "mujoco.dll",
-    ),
-];
-
 /// The engine itself (Apache-2.0) and its library, where a wheel for this platform exists. [`Wheel::request`] fixes the
 /// Python tag, so that the same wheel comes whatever Python runs pip: only the C library in it is used.
 pub(crate) fn engine() -> Option<(Wheel, &'static str)> {
     use std::env::consts::{ARCH, OS};
-    let (.., platform, sha256, library) =
-        ENGINES.into_iter().find(|(os, arch, ..)| (*os, *arch) == (OS, ARCH))?;
+    let (platform, library, sha256) = match (OS, ARCH) {
+        ("linux", "x86_64") => (
+            "manylinux_2_28_x86_64",
+            "libmujoco.so.3.17.0",
+            "d66928d86a2d1b601bbaa4dc11db50214d17d5301bb8afd84721313b67ff0874",
+        ),
+        ("linux", "aarch64") => (
+            "manylinux_2_28_aarch64",
+            "libmujoco.so.3.17.0",
+            "91a70ed9979c383ff1f5c03f25cc2e1280a8254c1a8e558d5dd7f4184f01efc9",
+        ),
+        ("macos", "aarch64") => (
+            "macosx_11_0_arm64",
+            "libmujoco.3.17.0.dylib",
+            "6c324addca24a24a7b0beff2ec49300e9d4481fd8ccd611514ba7ea8e4a5e870",
+        ),
+        ("windows", "x86_64") => {
+            ("win_amd64", "mujoco.dll", "390c4820796e2b905f64f011ae3c307d686f8548a3571b7420da0001ee6faaf2")
+        }
+        _ => return None,
+    };
     let platform = Some(platform);
     Some((Wheel { package: "mujoco", version: "3.17.0", sha256, platform, folder: "mujoco" }, library))
 }
@@ -97,16 +84,11 @@ impl Wheel {
 
     /// What pip is asked, without the destination.
     fn request(&self) -> Vec<String> {
-        let mut words: Vec<String> =
-            ["download", "--no-deps", "--only-binary=:all:", "--python-version=3.11"]
-                .map(String::from)
-                .into();
+        let fixed = ["download", "--no-deps", "--only-binary=:all:", "--python-version=3.11"];
+        let mut words = fixed.map(String::from).to_vec();
         if let Some(platform) = self.platform {
-            words.extend([
-                "--implementation=cp".into(),
-                "--abi=cp311".into(),
-                format!("--platform={platform}"),
-            ]);
+            words.extend(["--implementation=cp", "--abi=cp311"].map(String::from));
+            words.push(format!("--platform={platform}"));
         }
         words.push(format!("{}=={}", self.package, self.version));
         words

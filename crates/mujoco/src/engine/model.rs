@@ -121,25 +121,7 @@ impl Drop for Model {
 
 /// A cart with a ball joint and a ball that rests in the floor: every field of [`super::layout`] has a value known
 /// beforehand.
-const PROBE: &str = r#"<mujoco>
-  <option timestep="0.0078125" gravity="0 0 0"/>
-  <worldbody>
-    <geom type="plane" size="5 5 1"/>
-    <body pos="0 0 2">
-      <inertial pos="0 0 0" mass="3" diaginertia="0.5 0.625 0.75"/>
-      <joint name="cart" type="slide" axis="1 0 0"/>
-      <body pos="0 0 0.5">
-        <inertial pos="0 0 0" mass="7" diaginertia="1.25 1.5 1.75"/>
-        <joint type="ball"/>
-      </body>
-    </body>
-    <body pos="0 3 0.375">
-      <joint type="slide" axis="0 0 1"/>
-      <geom type="sphere" size="0.5" mass="2"/>
-    </body>
-  </worldbody>
-  <actuator><motor joint="cart" ctrllimited="true" ctrlrange="-11 11"/></actuator>
-</mujoco>"#;
+const PROBE: &str = include_str!("probe.xml");
 
 /// Reads known values through every offset, so that a library that claims the right version but was built with
 /// another layout is refused instead of read wrongly.

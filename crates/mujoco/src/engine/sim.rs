@@ -13,7 +13,7 @@ const MIN_IMPEDANCE: f64 = 1e-4;
 
 /// The state of one simulation of a shared model.
 #[derive(Debug)]
-pub struct Sim {
+pub(crate) struct Sim {
     pub(crate) model: Arc<Model>,
     raw: *mut MjData,
     qpos: *mut f64,
@@ -207,11 +207,11 @@ mod tests {
     use crate::engine::api;
     use crate::engine::layout::state;
     use crate::tasks::find;
-    use crate::testing::engine;
+    use crate::testing::shared;
     use offing::Rng;
 
     fn cheetah(physics: Physics) -> Sim {
-        Sim::new(&engine().model_of(find("halfcheetah").unwrap().0, physics).unwrap()).unwrap()
+        Sim::new(&shared().model_of(find("halfcheetah").unwrap().0, physics).unwrap()).unwrap()
     }
 
     /// Steps two simulations under the same random controls and returns how far their states come apart.

@@ -1,9 +1,8 @@
 //! Ant: run forward on four legs without tipping over.
 
-use offing::Rng;
 use offing::env::Physics;
 
-use super::{Task, control_cost, earns_bonus, start_shaken};
+use super::{Task, control_cost, earns_bonus};
 use crate::engine::Sim;
 
 #[derive(Debug)]
@@ -15,17 +14,9 @@ pub(crate) struct Ant {
 const TORSO: usize = 1;
 
 impl Task for Ant {
-    fn frame_skip(&self) -> usize {
-        5
-    }
-
     fn needs_contact_forces(&self) -> bool {
         // D4RL's are those of the middle of the step, which the engine computes on its own (see `mjcf`).
         self.physics == Physics::GymnasiumV5
-    }
-
-    fn start(&mut self, qpos: &mut [f64], qvel: &mut [f64], rng: &mut Rng) {
-        start_shaken(qpos, qvel, rng);
     }
 
     /// The frame's position rather than `qpos`: it lags one engine step behind, and the reward is defined by it.

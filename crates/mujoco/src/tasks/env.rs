@@ -4,22 +4,25 @@ use offing::env::{Env, Physics, Resumed, SimState, Spec, StepResult};
 use offing::tasks::TaskSpec;
 use offing::{Error, Result, Rng};
 
+use super::Simulated;
 use crate::Engine;
 use crate::engine::Sim;
 
-/// What distinguishes one task from another, besides the entries of the tables.
-///
-/// Public only because [`MujocoEnv`] is generic over it; this crate keeps its tasks to itself.
-pub trait Task: Send {
+/// What distinguishes one task from another, besides the entries of the tables. Defaults are those of most tasks.
+pub(crate) trait Task: Send {
     /// Engine steps an action lasts.
-    fn frame_skip(&self) -> usize;
+    fn frame_skip(&self) -> usize {
+        5
+    }
     /// Whether [`Sim::contact_forces`] must be up to date for `observe` and `reward_and_done`. It costs a tenth of a
     /// step and changes nothing else, so tasks that need none leave it out.
     fn needs_contact_forces(&self) -> bool {
         false
     }
     /// Draws the start of an episode into the model's initial state.
-    fn start(&mut self, qpos: &mut [f64], qvel: &mut [f64], rng: &mut Rng);
+    fn start(&mut self, qpos: &mut [f64], qvel: &mut [f64], rng: &mut Rng) {
+        start_shaken(qpos, qvel, rng);
+    }
     /// What progress is measured by, read before and after a step.
     fn position(&self, sim: &Sim) -> f64 {
         sim.qpos()[0]
@@ -51,10 +54,15 @@ pub trait Task: Send {
     }
 }
 
+/// A start as HalfCheetah and the ants have it: positions uniform within ±0.1, velocities normal with deviation 0.1.
+pub(super) fn start_shaken(qpos: &mut [f64], qvel: &mut [f64], rng: &mut Rng) {
+    qpos.iter_mut().for_each(|q| *q += rng.range(-0.1, 0.1));
+    qvel.iter_mut().for_each(|v| *v += 0.1 * rng.normal());
+}
+
 /// A task running in a simulation.
-#[derive(Debug)]
-pub struct MujocoEnv<T> {
-    pub(crate) task: T,
+pub(crate) struct MujocoEnv {
+    task: Box<dyn Task>,
     sim: Sim,
     spec: Spec,
     obs: Vec<f64>,
@@ -66,9 +74,15 @@ pub struct MujocoEnv<T> {
     start: (Vec<f64>, Vec<f64>),
 }
 
-impl<T: Task> MujocoEnv<T> {
-    pub(crate) fn new(engine: &Engine, known: &TaskSpec, physics: Physics, task: T) -> Result<Self> {
-        let model = engine.model_of(super::find(known.name)?.0, physics)?;
+impl MujocoEnv {
+    /// The task of these entries of the tables, as `task` rewards it.
+    pub(super) fn new(
+        engine: &Engine,
+        (simulated, known): (&Simulated, &TaskSpec),
+        physics: Physics,
+        task: Box<dyn Task>,
+    ) -> Result<Self> {
+        let model = engine.model_of(simulated, physics)?;
         let mut sim = Sim::new(&model)?;
         sim.reset();
         let start = (sim.qpos().to_vec(), sim.qvel().to_vec());
@@ -83,6 +97,14 @@ impl<T: Task> MujocoEnv<T> {
         let mut env = Self { obs: vec![0.0; spec.obs_dim], task, sim, spec, steps: 0, gain, dt, start };
         env.reset(0);
         Ok(env)
+    }
+
+    /// Sets the controls and takes the engine's steps; no observation, no reward. `bench` compares [`Env::step`] with it.
+    pub(crate) fn bare_step(&mut self, act: &[f32]) {
+        for ((ctrl, a), gain) in self.sim.ctrl_mut().iter_mut().zip(act).zip(&self.gain) {
+            *ctrl = f64::from(*a) * gain;
+        }
+        self.sim.advance(self.task.frame_skip());
     }
 
     /// Puts the engine into a state and observes it.
@@ -114,22 +136,7 @@ impl<T: Task> MujocoEnv<T> {
     }
 }
 
-/// An env whose engine can be stepped without its task: what `bench` compares [`Env::step`] with.
-pub(crate) trait BareStep: Env {
-    /// Sets the controls and takes the engine's steps; no observation, no reward.
-    fn bare_step(&mut self, act: &[f32]);
-}
-
-impl<T: Task> BareStep for MujocoEnv<T> {
-    fn bare_step(&mut self, act: &[f32]) {
-        for ((ctrl, a), gain) in self.sim.ctrl_mut().iter_mut().zip(act).zip(&self.gain) {
-            *ctrl = f64::from(*a) * gain;
-        }
-        self.sim.advance(self.task.frame_skip());
-    }
-}
-
-impl<T: Task> Env for MujocoEnv<T> {
+impl Env for MujocoEnv {
     fn spec(&self) -> &Spec {
         &self.spec
     }

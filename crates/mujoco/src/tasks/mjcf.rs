@@ -55,11 +55,7 @@ fn patch(text: &str, physics: Physics, task: &Simulated) -> Parsed<Description> 
 
 /// The ceiling shared by all impedances, if they start from 0 (HalfCheetah's).
 fn rising_impedance(root: &Element) -> Parsed<Option<f64>> {
-    let default = |kind: &str, name: &str| {
-        let element = root.get_child("default").and_then(|d| d.get_child(kind));
-        element.filter(|e| e.attributes.contains_key(name)).map(|e| numbers::<3>(e, name)).transpose()
-    };
-    match (default("geom", "solimp")?, default("joint", "solimplimit")?) {
+    match (default::<3>(root, "geom", "solimp")?, default::<3>(root, "joint", "solimplimit")?) {
         (Some([0.0, geoms, _]), Some([0.0, joints, _])) if geoms == joints => Ok(Some(geoms)),
         (Some([0.0, ..]), _) | (_, Some([0.0, ..])) => {
             Err("wanted impedances of geoms and joints that rise from 0 to one value, found others".into())
@@ -96,9 +92,10 @@ fn set(element: &mut Element, name: &str, value: &str) {
 /// Halves the margin of every geom and geom default, so that today's sum is yesterday's maximum. (All geoms of one
 /// body description share one margin.) Margins of joint limits kept their meaning and stay.
 fn halve_margins(element: &mut Element) -> Parsed<()> {
-    if element.name == "geom" && element.attributes.contains_key("margin") {
-        let margin = numbers::<1>(element, "margin")?[0] / 2.0;
-        set(element, "margin", &margin.to_string());
+    if element.name == "geom"
+        && let Some([margin]) = optional(element, "margin")?
+    {
+        set(element, "margin", &(margin / 2.0).to_string());
     }
     children(element).try_for_each(halve_margins)
 }
@@ -108,10 +105,7 @@ fn old_inertias(root: &mut Element) -> Parsed<()> {
     let compiler = root.get_mut_child("compiler").ok_or("wanted a <compiler>, found none")?;
     set(compiler, "inertiafromgeom", "false");
     let degrees = compiler.attributes.get("angle").is_none_or(|unit| unit == "degree");
-    let default = root.get_child("default").and_then(|d| d.get_child("geom"));
-    let density =
-        default.filter(|g| g.attributes.contains_key("density")).map(|g| numbers::<1>(g, "density"));
-    let density = density.transpose()?.map_or(1000.0, |[d]| d);
+    let [density] = default(root, "geom", "density")?.unwrap_or([1000.0]);
     let world = root.get_mut_child("worldbody").ok_or("wanted a <worldbody>, found none")?;
     children(world).filter(|e| e.name == "body").try_for_each(|body| weigh(body, density, degrees))
 }
@@ -145,7 +139,7 @@ impl Solid {
                 let [r] = numbers(geom, "size")?;
                 let mass = density * 4.0 / 3.0 * PI * r.powi(3);
                 let moment = 0.4 * mass * r * r;
-                let centre = position(geom)?;
+                let centre = optional(geom, "pos")?.unwrap_or_default();
                 Ok(Self { mass, centre, axis: [0.0, 0.0, 1.0], across: moment, along: moment })
             }
             other => Err(format!("wanted capsules and spheres, found a geom of type {other:?}")),
@@ -154,15 +148,14 @@ impl Solid {
 
     /// The cylinder that stood for a capsule before MuJoCo 2.1.2.
     fn capsule(geom: &Element, density: f64, degrees: bool) -> Parsed<Self> {
-        let (centre, axis, r, half) = if geom.attributes.contains_key("fromto") {
-            let [a, b, c, x, y, z] = numbers(geom, "fromto")?;
+        let (centre, axis, r, half) = if let Some([a, b, c, x, y, z]) = optional(geom, "fromto")? {
             let along = [x - a, y - b, z - c];
             let length = along.iter().map(|v| v * v).sum::<f64>().sqrt();
             let centre = [(a + x) / 2.0, (b + y) / 2.0, (c + z) / 2.0];
             (centre, along.map(|v| v / length), numbers::<1>(geom, "size")?[0], length / 2.0)
         } else {
             let [r, half] = numbers(geom, "size")?;
-            (position(geom)?, axis(geom, degrees)?, r, half)
+            (optional(geom, "pos")?.unwrap_or_default(), axis(geom, degrees)?, r, half)
         };
         let height = 2.0 * (half + r / 2.0);
         let mass = density * PI * r * r * height;
@@ -209,14 +202,12 @@ fn inertial(solids: &[Solid]) -> Element {
 
 /// Where a geom's z axis points in its body.
 fn axis(geom: &Element, degrees: bool) -> Parsed<[f64; 3]> {
-    if geom.attributes.contains_key("quat") {
-        let q = numbers::<4>(geom, "quat")?;
+    if let Some(q) = optional::<4>(geom, "quat")? {
         let norm = q.iter().map(|v| v * v).sum::<f64>().sqrt();
         let [w, x, y, z] = q.map(|v| v / norm);
         return Ok([2.0 * (x * z + w * y), 2.0 * (y * z - w * x), w * w - x * x - y * y + z * z]);
     }
-    if geom.attributes.contains_key("axisangle") {
-        let [x, y, z, angle] = numbers(geom, "axisangle")?;
+    if let Some([x, y, z, angle]) = optional(geom, "axisangle")? {
         let norm = (x * x + y * y + z * z).sqrt();
         let [x, y, z] = [x, y, z].map(|v| v / norm);
         let (sin, cos) = if degrees { angle.to_radians() } else { angle }.sin_cos();
@@ -230,8 +221,15 @@ fn axis(geom: &Element, degrees: bool) -> Parsed<[f64; 3]> {
     Ok([0.0, 0.0, 1.0])
 }
 
-fn position(geom: &Element) -> Parsed<[f64; 3]> {
-    if geom.attributes.contains_key("pos") { numbers(geom, "pos") } else { Ok([0.0; 3]) }
+/// An attribute of the model's defaults for a kind of element, where it is given.
+fn default<const N: usize>(root: &Element, kind: &str, name: &str) -> Parsed<Option<[f64; N]>> {
+    let element = root.get_child("default").and_then(|defaults| defaults.get_child(kind));
+    element.map_or(Ok(None), |element| optional(element, name))
+}
+
+/// The numbers of an attribute, where it is given.
+fn optional<const N: usize>(element: &Element, name: &str) -> Parsed<Option<[f64; N]>> {
+    element.attributes.contains_key(name).then(|| numbers(element, name)).transpose()
 }
 
 /// Exactly `N` numbers of an attribute.
@@ -250,11 +248,11 @@ mod tests {
     use super::*;
     use crate::engine::layout::model as at;
     use crate::tasks::find;
-    use crate::testing::engine;
+    use crate::testing::shared;
 
     /// Masses of all bodies, the world's first.
     fn masses(task: &str, physics: Physics) -> Vec<f64> {
-        let model = engine().model_of(find(task).unwrap().0, physics).unwrap();
+        let model = shared().model_of(find(task).unwrap().0, physics).unwrap();
         // SAFETY: one mass a body.
         unsafe { model.array(at::BODY_MASS, model.nbody) }.to_vec()
     }

@@ -16,11 +16,10 @@ use std::sync::Arc;
 use offing::env::{Env, Physics};
 use offing::home::Home;
 use offing::tasks::{TaskSpec, task_of};
-use offing::{Error, Result, Rng};
+use offing::{Error, Result};
 
-pub use antmaze::{AntMaze, AntMazeOptions, Goals, MazeWalk, antmaze};
-pub use env::MujocoEnv;
-pub(crate) use env::{BareStep, Task};
+use antmaze::MazeWalk;
+pub(crate) use env::{MujocoEnv, Task};
 pub use maze::Maze;
 
 use crate::Engine;
@@ -39,63 +38,36 @@ pub(crate) struct Simulated {
     maze: Option<fn() -> Maze>,
     /// Whether D4RL's physics needs contact forces from the middle of a step; see `mjcf`.
     early_contact_forces: bool,
-    build: fn(&Engine, &'static TaskSpec, Physics) -> Result<Box<dyn BareStep>>,
+    task: fn(Physics) -> Box<dyn Task>,
 }
 
 /// A body of Gymnasium's, the same under each physics.
-const fn gymnasium(
-    name: &'static str,
-    body: &'static str,
-    build: fn(&Engine, &'static TaskSpec, Physics) -> Result<Box<dyn BareStep>>,
-) -> Simulated {
-    Simulated {
-        name,
-        wheel: &fetch::GYMNASIUM,
-        bodies: [body; 3],
-        maze: None,
-        early_contact_forces: false,
-        build,
-    }
+const fn gymnasium(name: &'static str, body: &'static str, task: fn(Physics) -> Box<dyn Task>) -> Simulated {
+    let (wheel, bodies) = (&fetch::GYMNASIUM, [body; 3]);
+    Simulated { name, wheel, bodies, maze: None, early_contact_forces: false, task }
 }
 
 /// D4RL's ant in a maze.
-const fn in_maze(name: &'static str, maze: fn() -> Maze) -> Simulated {
-    Simulated {
-        name,
-        wheel: &fetch::D4RL,
-        bodies: ["ant.xml"; 3],
-        maze: Some(maze),
-        early_contact_forces: false,
-        build: |engine, spec, physics| {
-            Ok(Box::new(antmaze(engine, spec.name, physics, AntMazeOptions::default())?))
-        },
-    }
+const fn in_maze(name: &'static str, maze: fn() -> Maze, task: fn(Physics) -> Box<dyn Task>) -> Simulated {
+    Simulated { wheel: &fetch::D4RL, maze: Some(maze), ..gymnasium(name, "ant.xml", task) }
 }
 
 /// Every simulated task.
 const SIMULATED: &[Simulated] = &[
-    gymnasium("halfcheetah", "half_cheetah.xml", |engine, spec, physics| {
-        boxed(engine, spec, physics, planar::HALFCHEETAH.under(physics))
-    }),
-    gymnasium("hopper", "hopper.xml", |engine, spec, physics| {
-        boxed(engine, spec, physics, planar::HOPPER.under(physics))
-    }),
+    gymnasium("halfcheetah", "half_cheetah.xml", |physics| Box::new(planar::HALFCHEETAH.under(physics))),
+    gymnasium("hopper", "hopper.xml", |physics| Box::new(planar::HOPPER.under(physics))),
     Simulated {
         // v5 gave both feet the same friction; v4 kept the .9 and 1.9 of the body D4RL used.
         bodies: ["walker2d.xml", "walker2d.xml", "walker2d_v5.xml"],
-        ..gymnasium("walker2d", "walker2d.xml", |engine, spec, physics| {
-            boxed(engine, spec, physics, planar::WALKER2D.under(physics))
-        })
+        ..gymnasium("walker2d", "walker2d.xml", |physics| Box::new(planar::WALKER2D.under(physics)))
     },
     Simulated {
         early_contact_forces: true,
-        ..gymnasium("ant", "ant.xml", |engine, spec, physics| {
-            boxed(engine, spec, physics, ant::Ant { physics })
-        })
+        ..gymnasium("ant", "ant.xml", |physics| Box::new(ant::Ant { physics }))
     },
-    in_maze("antmaze-umaze", Maze::umaze),
-    in_maze("antmaze-medium", Maze::medium),
-    in_maze("antmaze-large", Maze::large),
+    in_maze("antmaze-umaze", Maze::umaze, |_| MazeWalk::boxed(Maze::umaze(), false)),
+    in_maze("antmaze-medium", Maze::medium, |_| MazeWalk::boxed(Maze::medium(), false)),
+    in_maze("antmaze-large", Maze::large, |_| MazeWalk::boxed(Maze::large(), false)),
 ];
 
 /// The name of every task that [`make`] knows.
@@ -109,24 +81,26 @@ pub const TASKS: &[&str] = &{
     names
 };
 
-fn boxed<T: Task + 'static>(
-    engine: &Engine,
-    spec: &TaskSpec,
-    physics: Physics,
-    task: T,
-) -> Result<Box<dyn BareStep>> {
-    Ok(Box::new(MujocoEnv::new(engine, spec, physics, task)?))
-}
-
 /// A task by name. Envs of the same task and physics share one compiled model.
 pub fn make(engine: &Engine, task: &str, physics: Physics) -> Result<Box<dyn Env>> {
-    Ok(build(engine, task, physics)?)
+    Ok(Box::new(build(engine, task, physics)?))
 }
 
 /// [`make`], with the engine's bare step in reach.
-pub(crate) fn build(engine: &Engine, task: &str, physics: Physics) -> Result<Box<dyn BareStep>> {
-    let (simulated, spec) = find(task)?;
-    (simulated.build)(engine, spec, physics)
+pub(crate) fn build(engine: &Engine, task: &str, physics: Physics) -> Result<MujocoEnv> {
+    let entries = find(task)?;
+    MujocoEnv::new(engine, entries, physics, (entries.0.task)(physics))
+}
+
+/// An AntMaze as its data have it: episodes start anywhere. [`make`] makes the one D4RL evaluates with.
+pub fn make_starting_anywhere(engine: &Engine, task: &str, physics: Physics) -> Result<Box<dyn Env>> {
+    let entries = find(task)?;
+    let maze = entries.0.maze.ok_or_else(|| Error::Unknown {
+        kind: "maze",
+        name: task.into(),
+        hint: "known: antmaze-umaze, antmaze-medium, antmaze-large".into(),
+    })?;
+    Ok(Box::new(MujocoEnv::new(engine, entries, physics, MazeWalk::boxed(maze(), true))?))
 }
 
 /// What both tables hold of a task.
@@ -179,12 +153,6 @@ fn control_cost(weight: f32, act: &[f32]) -> f64 {
 /// Whether a step earns the bonus for being alive. v5 pays it only while alive; before, the last step got it too.
 fn earns_bonus(healthy: bool, physics: Physics) -> bool {
     healthy || physics != Physics::GymnasiumV5
-}
-
-/// A start as HalfCheetah and the ants have it: positions uniform within ±0.1, velocities normal with deviation 0.1.
-fn start_shaken(qpos: &mut [f64], qvel: &mut [f64], rng: &mut Rng) {
-    qpos.iter_mut().for_each(|q| *q += rng.range(-0.1, 0.1));
-    qvel.iter_mut().for_each(|v| *v += 0.1 * rng.normal());
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use offing::Rng;
 use offing::env::Physics;
 
-use super::{Task, control_cost, earns_bonus, start_shaken};
+use super::env::start_shaken;
+use super::{Task, control_cost, earns_bonus};
 use crate::engine::Sim;
 
 /// What distinguishes one planar body from another. `qpos` holds x (hidden from the observation), height, angle, then joints.

@@ -14,7 +14,8 @@ use super::cells::{Cell, CellResult, CellState, CellValue};
 use super::collect::Collected;
 use super::comparison::Comparison;
 use super::experiment::CalibrationGrid;
-use super::{CellWork, Grid, GridKind};
+use super::{Grid, GridKind};
+use crate::Runtime;
 use crate::calibrate::{FinishedStudy, StudyRequest, StudySummary, run_study, study_settings};
 
 pub(super) use table::BASELINE;
@@ -33,8 +34,7 @@ impl GridKind for CalibrationGrid {
         Ok(vec![(None, serde_json::to_string(&(study_config(grid)?, estimators))?)])
     }
 
-    fn run(&self, work: &CellWork<'_>) -> Result<Option<CellResult>> {
-        let CellWork { runtime, grid, cell, .. } = *work;
+    fn run(&self, runtime: &Runtime, grid: &Grid, cell: &Cell) -> Result<Option<CellResult>> {
         let request = StudyRequest {
             dataset: cell.dataset.clone(),
             rows: grid.rows,

@@ -19,8 +19,7 @@ pub(super) fn elements(table: &CalibrationTable, settings: String) -> (Vec<Eleme
         details.push(Element::heading("Rows behind the numbers"));
         details.extend(notes);
     }
-    details.push(Element::heading("Settings"));
-    details.push(Element::Lines("toml", settings));
+    details.extend(Element::section("Settings", Element::Lines("toml", settings)));
     (tables(table), details)
 }
 
@@ -29,25 +28,25 @@ fn tables(table: &CalibrationTable) -> Vec<Element> {
     let finished = table.finished().len();
     if finished > 1 {
         for (metric, sign) in METRICS {
-            elements.push(Element::heading(format!("{sign} on every dataset, ours")));
-            elements.push(Element::Table(table.overview(metric)));
+            let heading = format!("{sign} on every dataset, ours");
+            elements.extend(Element::section(heading, Element::Table(table.overview(metric))));
         }
     }
     for dataset in &table.numbers.datasets {
         let seeds = table.numbers.results(Some(dataset)).count();
-        elements.push(Element::heading(format!("{dataset}: {}", counted(seeds, "seed"))));
-        elements.push(Element::Table(table.of_dataset(dataset)));
+        let heading = format!("{dataset}: {}", counted(seeds, "seed"));
+        elements.extend(Element::section(heading, Element::Table(table.of_dataset(dataset))));
     }
     if finished > 1 {
-        elements.push(Element::heading(format!("Mean of {finished} datasets")));
-        elements.push(Element::Table(table.means()));
+        let heading = format!("Mean of {finished} datasets");
+        elements.extend(Element::section(heading, Element::Table(table.means())));
         let words = "Best: on how many datasets a column has the highest ρ, or the highest ρ or r (the paper's way to count), of \
                      the paper's columns; equals are all counted.";
         elements.push(Element::text(words));
         if let Some(sumo) = table.sumo() {
-            elements.push(Element::heading(format!("{} against each, by ρ", sumo.name)));
             let header = ["", "datasets", "rank sums + : −", "Wilcoxon p"];
-            elements.push(Element::table(&header, table.against_sumo()));
+            let against = Element::table(&header, table.against_sumo());
+            elements.extend(Element::section(format!("{} against each, by ρ", sumo.name), against));
             elements.push(Element::text("Two-sided signed-rank test of the datasets' means over seeds."));
         }
     }

@@ -47,10 +47,9 @@ impl CalibrationTable {
 
     /// Whether the paper has any of these numbers.
     pub(super) fn has_published(&self) -> bool {
-        let known = |d: &String, c: &CalibrationColumn| {
-            METRICS.iter().any(|(metric, _)| self.numbers.published.get(d, &c.name, metric).is_some())
-        };
-        self.numbers.datasets.iter().any(|d| self.columns.iter().any(|c| known(d, c)))
+        let published = &self.numbers.published;
+        let known = |d, c| METRICS.iter().any(|(metric, _)| published.get(d, c, metric).is_some());
+        self.numbers.each(&self.columns).any(|(dataset, column)| known(dataset, &column.name))
     }
 
     fn header() -> Vec<String> {
@@ -93,10 +92,8 @@ impl CalibrationTable {
             }
             cells
         };
-        let mut header = Self::header();
-        header.extend(
-            ["best ρ, ours", "best ρ, paper", "best ρ or r, ours", "best ρ or r, paper"].map(String::from),
-        );
+        let best = ["best ρ, ours", "best ρ, paper", "best ρ or r, ours", "best ρ or r, paper"];
+        let header = [Self::header(), best.map(String::from).to_vec()].concat();
         Table::new(header, self.columns.iter().filter(|_| !finished.is_empty()).map(cells))
     }
 
@@ -129,9 +126,8 @@ impl CalibrationTable {
     /// The highest number of the paper's columns on a dataset; `None` when one of them has none.
     fn best(&self, dataset: &str, metric: &str, pick: fn(&ComparedValue) -> Option<f64>) -> Option<f64> {
         let own = self.columns.iter().filter(|c| !c.beyond);
-        let values: Option<Vec<f64>> = own
-            .map(|c| pick(&self.numbers.get(dataset, &c.name, metric)).filter(|v| v.is_finite()))
-            .collect();
+        let value = |c: &CalibrationColumn| pick(&self.numbers.get(dataset, &c.name, metric));
+        let values: Option<Vec<f64>> = own.map(|c| value(c).filter(|v| v.is_finite())).collect();
         values?.into_iter().max_by(f64::total_cmp)
     }
 
@@ -139,10 +135,8 @@ impl CalibrationTable {
     pub(super) fn overview(&self, metric: &str) -> Table {
         let text = |m: MeanStd| if m.mean.is_finite() { format!("{:.2}", m.mean) } else { "-".into() };
         let cells = |dataset: &&String| {
-            row(
-                *dataset,
-                self.columns.iter().map(|c| or_dash(self.numbers.get(dataset, &c.name, metric).ours, text)),
-            )
+            let ours = |c: &CalibrationColumn| self.numbers.get(dataset, &c.name, metric).ours;
+            row(*dataset, self.columns.iter().map(|c| or_dash(ours(c), text)))
         };
         let header = row("", self.columns.iter().map(CalibrationColumn::label));
         Table::new(header, self.finished().iter().map(cells))
@@ -170,9 +164,7 @@ impl CalibrationTable {
     pub(super) fn csv(&self) -> String {
         let header = "dataset,column,in_paper,metric,seeds,ours,ours_std,paper,difference";
         let mut rows = Vec::new();
-        for (dataset, head) in
-            self.numbers.datasets.iter().flat_map(|d| self.columns.iter().map(move |c| (d, c)))
-        {
+        for (dataset, head) in self.numbers.each(&self.columns) {
             for (metric, _) in METRICS {
                 let e = self.numbers.get(dataset, &head.name, metric);
                 let [seeds, ours, std, paper, _, difference] = e.csv_fields();

@@ -110,11 +110,11 @@ impl Slurm<'_> {
         }
         lines.push("case $SLURM_ARRAY_TASK_ID in".into());
         lines.extend(cells.iter().enumerate().map(|(i, cell)| format!("{i}) id={} ;;", quoted(&cell.id))));
-        lines.push("*) echo \"no cell $SLURM_ARRAY_TASK_ID\" >&2; exit 2 ;;".into());
+        lines.push(r#"*) echo "no cell $SLURM_ARRAY_TASK_ID" >&2; exit 2 ;;"#.into());
         lines.push("esac".into());
         let command = grid_command(self.runtime, self.grid, Some(self.threads))?;
         let command: Vec<String> = words(&command).iter().map(|word| quoted(word)).collect();
-        lines.push(format!("exec {} --cell \"$id\"", command.join(" ")));
+        lines.push(format!(r#"exec {} --cell "$id""#, command.join(" ")));
         Ok(lines.join("\n") + "\n")
     }
 

@@ -4,7 +4,6 @@ use super::super::cells::{Cell, CellState};
 use super::super::collect::Collected;
 use super::{Fig1Drawing, Trajectory};
 use crate::Element;
-use crate::contour_plot::{ContourLine, ContourPlot, Shape};
 use crate::plot::{Axis, Plot, Series};
 use crate::svg::GREY;
 use crate::table::{Table, csv_number, row};
@@ -19,7 +18,7 @@ pub(super) fn collect(cells: &[(Cell, CellState)]) -> Collected {
         let header = ["", "steps imagined", "kept", "error where cut", "error at the end"];
         results.push(Element::table(&header, drawing.paths.iter().enumerate().map(overview).collect()));
         details.push(Element::heading(format!("The idea{name}")));
-        let svg = plane(drawing).svg();
+        let svg = drawing.svg("Where the data are, what SUMO says, where trajectories are cut");
         picture.get_or_insert_with(|| ("svg", svg.clone()));
         details.push(Element::Drawing(svg, caption(drawing)));
         details.extend(along(drawing));
@@ -64,48 +63,6 @@ fn steps_of(path: &Trajectory) -> Vec<Vec<String>> {
         row((t + 1).to_string(), numbers.into_iter().chain([(t < path.kept).to_string()]))
     };
     path.u.iter().enumerate().map(line).collect()
-}
-
-/// How lines of the plane look.
-type Look = (Shape, &'static str);
-const THIN: Look = (Shape::Path, "stroke-width=\"1.6\"");
-const THICK: Look = (Shape::Path, "stroke-width=\"3\" stroke-linejoin=\"round\"");
-const DASHED: Look = (Shape::Path, "stroke-width=\"1.6\" stroke-dasharray=\"5 4\"");
-const SMALL_DOTS: Look = (Shape::Dots, "stroke-width=\"3\" stroke-linecap=\"round\" stroke-opacity=\"0.6\"");
-const LARGE_DOTS: Look = (Shape::Dots, "stroke-width=\"9\" stroke-linecap=\"round\"");
-const CROSSES: Look = (Shape::Crosses, "stroke-width=\"2.5\"");
-
-fn plane(drawing: &Fig1Drawing) -> ContourPlot {
-    let point = |p: &[f32; 2]| (f64::from(p[0]), f64::from(p[1]));
-    let part = |points: &[[f32; 2]]| points.iter().map(point).collect::<Vec<_>>();
-    let line = |name: &str, slot: usize, (shape, stroke), pick: &dyn Fn(&Trajectory) -> Vec<(f64, f64)>| {
-        let paths = drawing.paths.iter().map(pick).filter(|p| !p.is_empty()).collect();
-        ContourLine { name: name.into(), slot, shape, stroke, paths }
-    };
-    let kept = |p: &Trajectory| part(&p.imagined[..=p.kept]);
-    let dropped = |p: &Trajectory| part(&p.imagined[p.kept..]);
-    let cut = |p: &Trajectory| {
-        if p.kept < p.u.len() { part(&p.imagined[p.kept..=p.kept]) } else { vec![] }
-    };
-    let rows =
-        ContourLine { paths: vec![part(&drawing.rows)], ..line("dataset", GREY, SMALL_DOTS, &|_| vec![]) };
-    ContourPlot {
-        title: "Where the data are, what SUMO says, where trajectories are cut".into(),
-        reach: f64::from(drawing.reach),
-        side: drawing.side,
-        field: drawing.field.iter().map(|u| f64::from(*u)).collect(),
-        border: f64::from(drawing.epsilon),
-        field_name: "u".into(),
-        border_name: "u = ε".into(),
-        lines: vec![
-            rows,
-            line("the same actions in the simulator", 2, DASHED, &|p| part(&p.real)),
-            line("imagined beyond the cut", 6, THIN, &dropped),
-            line("imagined and kept", 0, THICK, &kept),
-            line("start", 0, LARGE_DOTS, &|p| part(&p.imagined[..1])),
-            line("cut", 6, CROSSES, &cut),
-        ],
-    }
 }
 
 fn caption(drawing: &Fig1Drawing) -> String {

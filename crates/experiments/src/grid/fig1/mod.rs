@@ -2,6 +2,7 @@
 //! model learns from them, a policy that trusts it learns in the model to go to the middle, where rewards are higher. SUMO's
 //! score rises where imagined steps leave the data; cut there (AMOReL), trajectories end before they go astray.
 
+mod plane;
 mod draw;
 
 use anyhow::{Result, bail};
@@ -25,7 +26,8 @@ use serde::{Deserialize, Serialize};
 use super::cells::{Cell, CellResult, CellState, CellValue};
 use super::collect::Collected;
 use super::experiment::Fig1Grid;
-use super::{CellWork, Grid, GridKind};
+use super::{Grid, GridKind};
+use crate::Runtime;
 use crate::provenance::this_process;
 
 /// All that is drawn.
@@ -92,10 +94,6 @@ impl Policy for Circling {
     }
 }
 
-fn new_env() -> offing::Result<Box<dyn Env>> {
-    Ok(Box::new(PointMass::new()))
-}
-
 /// A small model, and a policy that trusts it.
 const TRAINING: &str = include_str!("training.toml");
 
@@ -132,9 +130,8 @@ impl GridKind for Fig1Grid {
         Ok(vec![(None, format!("idea {}", serde_json::to_string(self)?))])
     }
 
-    fn run(&self, work: &CellWork<'_>) -> Result<Option<CellResult>> {
-        let CellWork { runtime, grid, cell, .. } = *work;
-        let envs = EnvPool::new(new_env);
+    fn run(&self, runtime: &Runtime, grid: &Grid, cell: &Cell) -> Result<Option<CellResult>> {
+        let envs = EnvPool::new(|| Ok(Box::new(PointMass::new())));
         let blocks = [BehaviourBlock { rows: self.rows, behaviour: &Circling }];
         let data = generate("point-mass", &envs, &blocks, cell.seed, &mut |_| ())?;
         let (cfg, pool) = (self.training_config()?, ThreadPool::new(rayon::current_num_threads()));

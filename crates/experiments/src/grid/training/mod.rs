@@ -21,7 +21,8 @@ use super::collect::Collected;
 use super::comparison::Comparison;
 use super::executors::quoted;
 use super::experiment::{AlgorithmColumn, TrainingGrid};
-use super::{CellWork, Grid, GridKind};
+use super::{Grid, GridKind};
+use crate::Runtime;
 use crate::configure::configure;
 use crate::report::write_run_page;
 use crate::run_record::RunRecord;
@@ -94,8 +95,7 @@ impl GridKind for TrainingGrid {
         self.columns.iter().map(|column| Ok((Some(column.name.as_str()), cell(column)?))).collect()
     }
 
-    fn run(&self, work: &CellWork<'_>) -> Result<Option<CellResult>> {
-        let CellWork { runtime, grid, cell, .. } = *work;
+    fn run(&self, runtime: &Runtime, grid: &Grid, cell: &Cell) -> Result<Option<CellResult>> {
         let column = self.column(cell)?;
         let config = self.run_config(grid, column, &cell.dataset, cell.seed);
         let prepared = prepare(&config, &mut runtime.hooks())?;

@@ -26,7 +26,7 @@ impl TrainingGrid {
         let with_data = last.header.len() > scores.columns.len() + 1;
         let seeds = if scores.seeds == 1 { "one seed".into() } else { format!("{} seeds", scores.seeds) };
         let mut results =
-            vec![Element::heading(format!("{unit} of the last policies, {seeds}")), Element::Table(last)];
+            Element::section(format!("{unit} of the last policies, {seeds}"), Element::Table(last)).to_vec();
         if !scores.silent.is_empty() {
             results.push(Element::text(format!(
                 "Without a number: {}. Nothing normalises their returns, or no simulator runs their policies; what is known of \
@@ -39,17 +39,16 @@ impl TrainingGrid {
         }
         results.extend(beside(scores));
         results.extend(statistics.elements());
-        results.push(Element::heading(format!("{unit} of the best policies on the way")));
-        results.push(Element::text(
-            "Chosen by evaluating in the simulator, which offline learning does not have; the paper reports the last.",
-        ));
+        let chosen = "Chosen by evaluating in the simulator, which offline learning does not have; the paper reports the last.";
+        let heading = format!("{unit} of the best policies on the way");
+        results.extend(Element::section(heading, Element::text(chosen)));
         results.push(Element::Table(scores.table(Which::Best)));
         if scores.columns.iter().any(|c| c.beyond) {
             results.push(Element::text("* not in the paper's table."));
         }
         let mut details = Vec::new();
         if let Some(figure) = profile(scores) {
-            details.extend([Element::heading("Performance profiles"), figure]);
+            details.extend(Element::section("Performance profiles", figure));
         }
         let curves = self.curves(scores);
         if !curves.is_empty() {
@@ -163,8 +162,8 @@ fn beside(scores: &Scores) -> Vec<Element> {
             continue;
         }
         let names: Vec<&str> = pair.iter().map(|c| c.name.as_str()).collect();
-        elements.push(Element::heading(format!("{}, beside the paper", names.join(" and "))));
-        elements.push(Element::Table(scores.beside_paper(&pair)));
+        let heading = format!("{}, beside the paper", names.join(" and "));
+        elements.extend(Element::section(heading, Element::Table(scores.beside_paper(&pair))));
     }
     let share = |(wins, of): (usize, usize)| format!("{wins} of {of}");
     let row = |c: &AlgorithmColumn| {
@@ -174,8 +173,8 @@ fn beside(scores: &Scores) -> Vec<Element> {
     };
     let rows: Vec<Vec<String>> = scores.columns.iter().filter_map(row).collect();
     if !rows.is_empty() {
-        elements.push(Element::heading("Wins"));
-        elements.push(Element::Table(Table::with_paper(&["", "over", "ours", "paper"], rows)));
+        let table = Table::with_paper(&["", "over", "ours", "paper"], rows);
+        elements.extend(Element::section("Wins", Element::Table(table)));
         let words = "On how many of the datasets run here the mean of the last policies is higher, as the paper counts.";
         elements.push(Element::text(words));
     }
@@ -192,15 +191,12 @@ fn over_values(scores: &Scores, dataset: &str, panel: &Panel, y: &str) -> Option
     let points = found.iter().map(|(x, m)| (*x, m.mean)).collect();
     let seeds = (panel.columns.iter().zip(&panel.at))
         .flat_map(|(name, x)| scores.values(dataset, name, Which::Last).into_iter().map(move |y| (*x, y)));
-    let plot = Plot {
-        title: format!("{dataset}: last policies"),
-        x: Axis::linear(&panel.title),
-        y: Axis::linear(y),
-        series: vec![
-            Series::line("mean", points).with_band(found.iter().map(|(_, m)| m.band()).collect()),
-            Series::scatter("runs", seeds.collect()).in_slot(1),
-        ],
-    };
+    let series = vec![
+        Series::line("mean", points).with_band(found.iter().map(|(_, m)| m.band()).collect()),
+        Series::scatter("runs", seeds.collect()).in_slot(1),
+    ];
+    let (title, x) = (format!("{dataset}: last policies"), Axis::linear(&panel.title));
+    let plot = Plot::new(title, x, Axis::linear(y), series);
     Some(Element::figure(plot, "One dot a run; the shade is one standard deviation."))
 }
 

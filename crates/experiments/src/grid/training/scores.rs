@@ -182,15 +182,12 @@ impl Scores {
     pub(super) fn csv(&self) -> String {
         let header = "dataset,column,in_paper,metric,seeds,ours,ours_std,paper,paper_std,difference";
         let mut rows = Vec::new();
-        for (dataset, column) in
-            self.numbers.datasets.iter().flat_map(|d| self.columns.iter().map(move |c| (d, c)))
-        {
+        for (dataset, column) in self.numbers.each(&self.columns) {
             let in_paper = self.paper(dataset, &column.name).is_some().to_string();
             for metric in [Which::Last, Which::Best].map(|which| self.metric(which)) {
                 let start = [dataset, &column.name, &in_paper, &metric].map(String::clone);
-                rows.push(
-                    [&start[..], &self.numbers.get(dataset, &column.name, &metric).csv_fields()].concat(),
-                );
+                let found = self.numbers.get(dataset, &column.name, &metric);
+                rows.push([&start[..], &found.csv_fields()].concat());
             }
         }
         Table::new(header.split(','), rows).csv()

@@ -79,12 +79,11 @@ impl Statistics {
                 let (iqm, mean) = (format!("{:.1}", o.iqm.value), format!("{:.1}", o.mean.value));
                 vec![o.column.clone(), iqm, interval(&o.iqm, 1), mean, interval(&o.mean, 1), paper]
             };
-            elements.push(Element::heading(match self.datasets {
-                1 => "All runs on one dataset".into(),
-                n => format!("All runs on {n} datasets"),
-            }));
+            let datasets =
+                if self.datasets == 1 { "one dataset".into() } else { format!("{} datasets", self.datasets) };
             let header = ["", "interquartile mean", "95 %", "mean", "95 %", "paper's mean"];
-            elements.push(Element::Table(Table::with_paper(&header, self.overall.iter().map(row))));
+            let table = Table::with_paper(&header, self.overall.iter().map(row));
+            elements.extend(Element::section(format!("All runs on {datasets}"), Element::Table(table)));
             let iqm = "The interquartile mean is that of the middle half of all runs: one lucky or broken run moves it little.";
             let intervals = match self.overall.iter().any(|o| o.mean.low.is_finite()) {
                 true => {
@@ -102,9 +101,9 @@ impl Statistics {
                 let sums = format!("{} : {}", i.test.positive, i.test.negative);
                 vec![format!("{} over {}", i.column, i.against), one, range, sums, p_value(i.test.p), paper]
             };
-            elements.push(Element::heading("Improvement"));
             let header = ["", "P(better)", "95 %", "rank sums + : −", "Wilcoxon p", "paper's p"];
-            elements.push(Element::Table(Table::with_paper(&header, self.improvements.iter().map(row))));
+            let table = Table::with_paper(&header, self.improvements.iter().map(row));
+            elements.extend(Element::section("Improvement", Element::Table(table)));
             let most = self.improvements.iter().map(|i| i.datasets).max().unwrap_or(0);
             let least = p_value(0.5f64.powi(most as i32 - 1).min(1.0));
             elements.push(Element::text(format!(
