@@ -233,23 +233,31 @@ impl CalibratedRule {
 
     /// r ← r − λ·û (Eq. 6) for the imagined rows of one training batch. While the maximum is 0, û is 0.
     pub fn penalise(&self, rewards: &mut [f32], scores: &[f32]) {
-        let (lambda, factor) = match self.rule {
+        rewards.iter_mut().zip(self.penalties(scores)).for_each(|(r, penalty)| *r -= penalty);
+    }
+
+    /// λ·û of each row of one training batch; 0 where the rule takes no penalty.
+    pub fn penalties(&self, scores: &[f32]) -> impl Iterator<Item = f32> {
+        let weight = match self.rule {
             Pessimism::Penalize { lambda, normaliser, .. } => {
-                let factor = match normaliser {
-                    Normaliser::None => 1.0,
-                    Normaliser::Dataset => self.scale_to_rewards(self.max_score),
-                    Normaliser::Running => self.scale_to_rewards(self.running_max),
-                    Normaliser::Batch => self.scale_to_rewards(scores.iter().copied().fold(0.0, f32::max)),
-                };
-                (lambda, factor)
+                lambda
+                    * match normaliser {
+                        Normaliser::None => 1.0,
+                        Normaliser::Dataset => self.scale_to_rewards(self.max_score),
+                        Normaliser::Running => self.scale_to_rewards(self.running_max),
+                        Normaliser::Batch => self.scale_to_rewards(scores.iter().copied().fold(0.0, f32::max)),
+                    }
             }
             Pessimism::PenalizeExcess { lambda, .. } => {
-                (lambda, self.scale_to_rewards(self.max_score - self.level))
+                lambda * self.scale_to_rewards(self.max_score - self.level)
             }
-            _ => return,
+            _ => 0.0,
         };
-        debug_assert!(scores.iter().all(|u| u.is_finite()), "every drawn row has been scored");
-        rewards.iter_mut().zip(scores).for_each(|(r, u)| *r -= lambda * factor * (u - self.level).max(0.0));
+        debug_assert!(
+            !self.rule.penalises() || scores.iter().all(|u| u.is_finite()),
+            "every drawn row has been scored"
+        );
+        scores.iter().map(move |u| if weight == 0.0 { 0.0 } else { weight * (u - self.level).max(0.0) })
     }
 
     /// r_max / max u, and 0 where the maximum is 0: the first batches may lie on the data, and 0/0 is no penalty.

@@ -330,32 +330,41 @@ pub(crate) fn join(parts: Vec<Batch>, obs_dim: usize, act_dim: usize) -> Batch {
     out
 }
 
-/// The buffer of imagined rows (D_model) with their raw scores.
+/// The buffer of imagined rows (D_model) with their raw scores and their places in the rollouts.
 #[derive(Clone, Debug)]
 pub struct ModelBuffer {
     /// The rows.
     pub ring: ReplayBuffer,
     u: Vec<f32>,
+    /// Steps from the start of the rollout to each row.
+    depth: Vec<u32>,
 }
 
 impl ModelBuffer {
     /// An empty buffer for `capacity` rows.
     pub fn new(capacity: usize, obs_dim: usize, act_dim: usize) -> Self {
-        Self { ring: ReplayBuffer::new(capacity, obs_dim, act_dim), u: vec![0.0; capacity] }
+        let ring = ReplayBuffer::new(capacity, obs_dim, act_dim);
+        Self { ring, u: vec![0.0; capacity], depth: vec![0; capacity] }
     }
 
     /// Adds what a rollout brought.
     pub fn push(&mut self, rollout: &Rollout) {
         let first = self.ring.push(&rollout.rows);
         let capacity = self.u.len();
-        for (i, &u) in rollout.u.iter().enumerate() {
-            self.u[(first + i) % capacity] = u;
+        for (i, (&u, &depth)) in rollout.u.iter().zip(&rollout.depth).enumerate() {
+            let slot = (first + i) % capacity;
+            (self.u[slot], self.depth[slot]) = (u, depth);
         }
     }
 
     /// The raw score in a slot.
     pub fn score_at(&self, slot: usize) -> f32 {
         self.u[slot]
+    }
+
+    /// Steps from the start of its rollout to the row in a slot: 0 for the first.
+    pub fn depth_at(&self, slot: usize) -> u32 {
+        self.depth[slot]
     }
 
     /// Scores the rows in `slots` that have not been scored, in one search. Rows that no batch draws are never scored:
@@ -381,10 +390,11 @@ impl ModelBuffer {
         Ok(())
     }
 
-    /// Rows and scores, for a checkpoint.
+    /// Rows, scores and depths, for a checkpoint.
     pub fn save(&self) -> Tensors {
-        let mut out = self.ring.save();
-        out.put_f32("u", &[self.ring.len()], self.u[..self.ring.len()].to_vec());
+        let (mut out, n) = (self.ring.save(), self.ring.len());
+        out.put_f32("u", &[n], self.u[..n].to_vec());
+        out.put_f32("depth", &[n], self.depth[..n].iter().map(|&depth| depth as f32).collect());
         out
     }
 
@@ -393,6 +403,11 @@ impl ModelBuffer {
         self.ring.load(from)?;
         let n = self.ring.len();
         self.u[..n].copy_from_slice(&from.f32("u", &[n])?);
+        // Checkpoints of older versions have no depths; their algorithms do not look at them.
+        if from.shape("depth").is_some() {
+            let depths = from.f32("depth", &[n])?;
+            self.depth.iter_mut().zip(depths).for_each(|(to, depth)| *to = depth as u32);
+        }
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use offing::algorithms::Registry;
+use offing::algorithms::{EstimatorUse, Registry};
 use offing::config::read_table;
 use offing::data::Dataset;
 use offing::env::Physics;
@@ -22,9 +22,7 @@ use crate::{progress, signals, term};
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
-    /// The algorithm: landfall (the default), mopo, amorel, morel, morel-sac, mobile (each with any estimator: mopo+sumo),
-    /// combo, rambo, td3bc, iql or bc.
-    #[arg(required_unless_present_any = ["resume", "config"])]
+    #[arg(required_unless_present_any = ["resume", "config"], help = algorithms())]
     pub(crate) algorithm: Option<String>,
     /// A path, a D4RL or Minari id, or the name of a generated dataset. `offing train DATASET` trains landfall.
     pub(crate) dataset: Option<String>,
@@ -66,6 +64,20 @@ pub(crate) struct Args {
     /// Only show the resolved settings and what the run would cost.
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+/// The help of the algorithm's name.
+fn algorithms() -> String {
+    let registry = Registry::default();
+    let names: Vec<&str> = registry.specs().iter().map(|spec| spec.name).collect();
+    let with: Vec<&str> =
+        registry.specs().iter().filter(|s| s.estimators != EstimatorUse::None).map(|s| s.name).collect();
+    format!(
+        "The algorithm: {} [default: {}]; {} take any estimator (mopo+sumo)",
+        names.join(", "),
+        Registry::DEFAULT,
+        with.join(", ")
+    )
 }
 
 /// Shorter trainings start without an estimate: measuring would take longer than training.

@@ -127,6 +127,8 @@ pub struct AlgorithmSpec {
     /// Which estimators can follow the name.
     pub estimators: EstimatorUse,
     presets: &'static [(&'static str, &'static str)],
+    /// The name of the struct with its settings, with the path of its module.
+    pub settings_type: fn() -> &'static str,
     defaults: fn() -> Result<Layers>,
     read: fn(&Layers) -> Result<Configured>,
 }
@@ -148,7 +150,8 @@ impl AlgorithmSpec {
         estimators: EstimatorUse,
         presets: &'static [(&'static str, &'static str)],
     ) -> Self {
-        Self { name, summary, estimators, presets, defaults: Layers::of::<A>, read: read::<A> }
+        let (settings_type, defaults, read) = (std::any::type_name::<A>, Layers::of::<A>, read::<A>);
+        Self { name, summary, estimators, presets, settings_type, defaults, read }
     }
 
     fn preset(&self, suffix: &str) -> Option<&'static str> {

@@ -40,6 +40,8 @@ pub struct MixedBatch {
     pub data_rows: Vec<usize>,
     /// Scores of the imagined rows; NaN where the rule needs none.
     pub u: Vec<f32>,
+    /// Steps from the start of its rollout to each imagined row: 0 for the first.
+    pub depth: Vec<u32>,
 }
 
 /// Row numbers of one batch, in the dataset and in the buffer.
@@ -227,7 +229,8 @@ impl Checkpoint for SacLearner {
 
 impl MixedBatch {
     fn empty(obs_dim: usize, act_dim: usize) -> Self {
-        Self { rows: Batch::empty(obs_dim, act_dim), real: 0, data_rows: Vec::new(), u: Vec::new() }
+        let rows = Batch::empty(obs_dim, act_dim);
+        Self { rows, real: 0, data_rows: Vec::new(), u: Vec::new(), depth: Vec::new() }
     }
 
     fn fill(&mut self, data: &Batch, buffer: &ModelBuffer, draw: Draw) {
@@ -240,6 +243,8 @@ impl MixedBatch {
         self.real = real;
         self.u.clear();
         self.u.extend(draw.imagined.iter().map(|&slot| buffer.score_at(slot)));
+        self.depth.clear();
+        self.depth.extend(draw.imagined.iter().map(|&slot| buffer.depth_at(slot)));
         self.data_rows = draw.real;
     }
 

@@ -41,9 +41,9 @@ pub struct SacConfig {
     /// Which target critics make the target.
     #[serde(skip_serializing_if = "is_default")]
     pub target_critics: TargetCritics,
-    /// Factor on the fresh weights of the critics' last layer. A small one makes first values small.
-    #[serde(skip_serializing_if = "is_one")]
-    pub critic_output_scale: f32,
+    /// Factor on the fresh weights of the critics' last layer: a small one makes first values small. Without it, 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub critic_output_scale: Option<f32>,
     /// Evaluate and save an average of the actor's weights: this share of the new ones at every step. Without it, the
     /// weights themselves. Landfall only.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,10 +52,6 @@ pub struct SacConfig {
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
-}
-
-fn is_one(value: &f32) -> bool {
-    *value == 1.0
 }
 
 impl Default for SacConfig {
@@ -75,7 +71,7 @@ impl Default for SacConfig {
             order: Order::default(),
             critic_layer_norm: false,
             target_critics: TargetCritics::default(),
-            critic_output_scale: 1.0,
+            critic_output_scale: None,
             actor_average: None,
         }
     }
@@ -214,7 +210,7 @@ impl SacConfig {
         let [low, high] = self.log_std;
         let found = format!("[{low}, {high}]");
         ensure(-40.0 <= low && low <= high && high <= 40.0, "sac.log_std", "[low, high] within ±40", found)?;
-        let scale = f64::from(self.critic_output_scale);
+        let scale = f64::from(self.critic_output_scale.unwrap_or(1.0));
         ensure(scale > 0.0 && scale.is_finite(), "sac.critic_output_scale", "a positive number", scale)?;
         let floor = self.target_floor.unwrap_or(0.0);
         ensure(floor.is_finite(), "sac.target_floor", "a number", floor)?;

@@ -107,7 +107,7 @@ impl Sac {
         let shape = Shape::new(obs_dim + act_dim, &cfg.hidden, 1, Activation::Relu);
         let shape = shape.with_layer_norm(cfg.critic_layer_norm);
         let mut critics = MlpEnsemble::new(shape, cfg.critics, Init::Uniform, Keep::MomentsAndTarget, rng);
-        critics.scale_outputs(cfg.critic_output_scale);
+        cfg.critic_output_scale.into_iter().for_each(|factor| critics.scale_outputs(factor));
         let log_alpha = match cfg.alpha {
             Alpha::Auto { log_alpha, .. } => Scalar::new(log_alpha),
             Alpha::Fixed { value } => Scalar::new(value.ln()),

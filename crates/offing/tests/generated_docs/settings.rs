@@ -1,21 +1,28 @@
 //! docs/settings.md: every table of settings with its keys, defaults and doc comments.
 
+use offing::algorithms::Registry;
+
 use super::notes::Key;
 use super::presets::{Setup, defaults_with};
 use super::source::{Declared, Field, Shape, Source, Variant};
 use super::text::{code, prose, table};
 
-/// One algorithm for each struct of settings. Sections follow this order; a table that several share comes once.
-const ROOTS: [(&str, &str); 8] = [
-    ("mopo", "ModelBasedSacConfig"),
-    ("landfall", "LandfallConfig"),
-    ("morel", "MorelConfig"),
-    ("combo", "ComboConfig"),
-    ("rambo", "RamboConfig"),
-    ("td3bc", "Td3BcConfig"),
-    ("iql", "IqlAlgorithmConfig"),
-    ("bc", "BcConfig"),
-];
+/// One algorithm for each struct of settings, by name. Sections follow the registry's order; a table that several share
+/// comes once.
+fn roots(source: &Source) -> Vec<(&'static str, &'static str)> {
+    let mut roots: Vec<(&str, &str)> = Vec::new();
+    for spec in Registry::default().specs() {
+        let path = (spec.settings_type)();
+        let name = path.rsplit("::").next().unwrap_or(path);
+        // A struct around another's settings (MOBILE's) adds nothing.
+        let is_new = roots.iter().all(|(_, known)| *known != name);
+        let is_table = |declared: &Declared| matches!(declared.shape, Shape::Struct(_));
+        if is_new && source.find(name, None).is_some_and(is_table) {
+            roots.push((spec.name, name));
+        }
+    }
+    roots
+}
 
 /// What the page is made from.
 pub(crate) struct Settings<'a> {
@@ -53,7 +60,7 @@ impl Settings<'_> {
     /// The generated part of the page.
     pub(crate) fn render(&self) -> String {
         let mut sections: Vec<Section<'_>> = Vec::new();
-        for (root, name) in ROOTS {
+        for (root, name) in roots(self.source) {
             let declared = self.source.get(name);
             let Shape::Struct(fields) = &declared.shape else { panic!("`{name}`: wanted a struct") };
             let place = Place { root, path: Vec::new(), kinds: Vec::new(), sets: Vec::new() };
@@ -98,7 +105,7 @@ impl Settings<'_> {
             for key in setup.plain.keys() {
                 assert!(
                     sections.iter().any(|it| it.name == *key || it.name == setup.algorithm),
-                    "`{key}` of {} has no section: add its struct to ROOTS in tests/generated_docs",
+                    "`{key}` of {} has no section: its struct of settings was not found in crates/offing/src",
                     setup.algorithm
                 );
             }

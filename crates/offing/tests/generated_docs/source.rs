@@ -137,11 +137,15 @@ impl Source {
 impl Field {
     /// What it means that a table does not have the key.
     pub(crate) fn unset(&self, shape: Option<&Shape>) -> String {
-        match shape {
-            Some(Shape::Choices(all)) if !self.optional => all.iter().find(|it| it.is_default),
+        let unset = match (shape, self.ty.as_str()) {
+            _ if self.optional => None,
+            (Some(Shape::Choices(all)), _) => all.iter().find(|it| it.is_default).map(|it| it.name.clone()),
+            // Not written down at its default: see `skip_serializing_if` in the settings.
+            (None, "bool") => Some("false".into()),
+            (None, "f32" | "f64") => Some("0.0".into()),
             _ => None,
-        }
-        .map_or_else(|| "none".into(), |choice| choice.name.clone())
+        };
+        unset.unwrap_or_else(|| "none".into())
     }
 
     /// A value for a key without a default.
