@@ -56,6 +56,8 @@ fn the_policy_is_deterministic_but_for_a_small_constant_noise() {
     let (sampled, _) = agent.actor.sample(&pool, obs.view(), Noise::Key(1));
     let off = (&sampled - &mean).mapv(|x| x * x).mean().unwrap().sqrt();
     assert!(off > 0.002 && off < 0.008, "{off}");
+    let bytes = agent.actor.to_policy().to_bytes().unwrap();
+    crate::policy::TanhGaussian::from_bytes(&bytes, std::path::Path::new("p")).unwrap();
 }
 
 #[test]
