@@ -245,7 +245,9 @@ impl CalibratedRule {
                         Normaliser::None => 1.0,
                         Normaliser::Dataset => self.scale_to_rewards(self.max_score),
                         Normaliser::Running => self.scale_to_rewards(self.running_max),
-                        Normaliser::Batch => self.scale_to_rewards(scores.iter().copied().fold(0.0, f32::max)),
+                        Normaliser::Batch => {
+                            self.scale_to_rewards(scores.iter().copied().fold(0.0, f32::max))
+                        }
                     }
             }
             Pessimism::PenalizeExcess { lambda, .. } => {
@@ -257,7 +259,11 @@ impl CalibratedRule {
             !self.rule.penalises() || scores.iter().all(|u| u.is_finite()),
             "every drawn row has been scored"
         );
-        scores.iter().map(move |u| if weight == 0.0 { 0.0 } else { weight * (u - self.level).max(0.0) })
+        scores.iter().map(move |&u| match self.rule {
+            Pessimism::Penalize { .. } => weight * u,
+            Pessimism::PenalizeExcess { .. } => weight * (u - self.level).max(0.0),
+            _ => 0.0,
+        })
     }
 
     /// r_max / max u, and 0 where the maximum is 0: the first batches may lie on the data, and 0/0 is no penalty.
@@ -301,6 +307,16 @@ mod tests {
         running.observe(&[1.0, 16.0, 2.0]);
         running.observe(&[3.0]);
         assert_eq!(penalty(&running, &[4.0]), [2.0]);
+    }
+
+    #[test]
+    fn rules_without_a_penalty_take_none_and_scores_below_zero_count() {
+        assert_eq!(penalty(&CalibratedRule::none(), &[f32::NAN, 3.0]), [0.0, 0.0]);
+        assert_eq!(
+            penalty(&calibrated(Normaliser::None, 8.0), &[-4.0]),
+            [-8.0],
+            "the logarithm of a distance below 1"
+        );
     }
 
     #[test]
