@@ -63,8 +63,8 @@ def train(
 ) -> Policy:
     """Trains and returns the policy, as ``offing train`` does; the same call goes on with an interrupted run.
 
-    ``algorithm`` is mopo, amorel, morel, morel-sac or mobile, each with any estimator (``mopo+sumo``), or combo, rambo,
-    td3bc, iql, bc. Overrides are settings by dotted name, with ``__`` for the dot: ``pessimism__lambda=5``, ``rollout__length=1``.
+    ``algorithm`` is any name of ``offing train --help``: ``landfall``, ``mopo+sumo``, ``td3bc``. Overrides are settings by dotted
+    name, with ``__`` for the dot: ``pessimism__lambda=5``, ``rollout__length=1``.
     ``policy.path.parent`` is the run directory with metrics, report, checkpoints and ONNX file.
     """
     if dir is None:
