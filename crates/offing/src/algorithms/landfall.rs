@@ -40,7 +40,8 @@ pub struct LandfallConfig {
     pub rollout: RolloutConfig,
     /// The dynamics model.
     pub model: ModelConfig,
-    /// What scores a step.
+    /// What scores a step. `+ID` in the algorithm's name chooses a kind with its defaults: `mopo+fathom`. What each kind
+    /// computes: docs/estimators.md. A program can register one of its own: `{ kind = "custom", name = "mine" }`.
     pub uncertainty: UncertaintyConfig,
     /// What is done about it.
     pub pessimism: Pessimism,
