@@ -184,8 +184,8 @@ impl Algorithm for LandfallConfig {
             }
             let batch = learner.sample(train.session, step);
             if let Some(rollout) = &rollout {
-                let (rewards, scores) = batch.imagined_rewards();
-                rollout.rule.penalise(rewards, scores);
+                let imagined = batch.imagined();
+                rollout.rule.penalise(imagined.rewards, imagined.u);
             }
             batch.rows.rew *= returns.scale;
             let session = &mut *train.session;

@@ -96,7 +96,7 @@ fn penalise(
     let prediction = session.timer.time("forecast", || model.predict(&rows.obs, &rows.act));
     let (mut rng, pool) = (session.rng("bellman", step.index), session.pool);
     let u = session.timer.time("score", || estimator.score(&prediction, agent, pool, &mut rng)).to_vec();
-    let (rewards, _) = batch.imagined_rewards();
+    let rewards = batch.imagined().rewards;
     rewards.iter_mut().zip(&u).for_each(|(r, u)| *r -= lambda * u);
     u
 }

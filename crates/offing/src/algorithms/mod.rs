@@ -37,11 +37,13 @@ mod landfall_tests;
 #[cfg(test)]
 mod morel_tests;
 #[cfg(test)]
+mod registry_tests;
+#[cfg(test)]
 pub(crate) mod tests;
 
 pub use config::{Blocks, ModelConfig, RewardShift, RolloutActions, RolloutConfig, TrainConfig};
 pub use registry::{AlgorithmName, AlgorithmSpec, Configured, EstimatorUse, Registry};
-pub use sac_learner::{MixedBatch, SacLearner};
+pub use sac_learner::{ImaginedRows, MixedBatch, SacLearner};
 pub use session::{Evaluator, Event, Metrics, Scores, Session, Status};
 pub use train_loop::{Checkpoint, Step, TrainLoop};
 

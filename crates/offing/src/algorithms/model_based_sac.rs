@@ -70,7 +70,7 @@ impl Algorithm for ModelBasedSacConfig {
 }
 
 impl ModelBasedSacConfig {
-    /// The whole loop; returns the agent with its critics, or `None` when an event handler asked to stop.
+    /// The whole loop, apart from `run` because calibration needs the critics: returns the agent with its critics, or `None` when an event handler asked to stop.
     ///
     /// # Errors
     /// As [`Algorithm::run`].
@@ -95,8 +95,8 @@ impl ModelBasedSacConfig {
                 learner.rollout(&mut train, rollout, step)?; // lines 6–11; Alg. 2 lines 7–15
             }
             let batch = learner.sample(train.session, step); // line 12
-            let (rewards, scores) = batch.imagined_rewards();
-            rollout.rule.penalise(rewards, scores); // Eq. 6
+            let imagined = batch.imagined();
+            rollout.rule.penalise(imagined.rewards, imagined.u); // Eq. 6
             let losses = learner.update(train.session, step)?; // line 13
             if train.finish_step(losses) {
                 let mut metrics = learner.metrics(&losses);

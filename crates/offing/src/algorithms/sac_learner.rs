@@ -248,9 +248,19 @@ impl MixedBatch {
         self.data_rows = draw.real;
     }
 
-    /// Rewards of the imagined rows, with their scores.
-    pub fn imagined_rewards(&mut self) -> (&mut [f32], &[f32]) {
+    /// What a rule changes and looks at in the imagined rows.
+    pub fn imagined(&mut self) -> ImaginedRows<'_> {
         let rewards = self.rows.rew.as_slice_mut().expect("a batch is contiguous");
-        (&mut rewards[self.real..], &self.u)
+        ImaginedRows { rewards: &mut rewards[self.real..], u: &self.u, depth: &self.depth }
     }
+}
+
+/// The imagined rows of a batch.
+pub struct ImaginedRows<'a> {
+    /// Their rewards, to be penalised.
+    pub rewards: &'a mut [f32],
+    /// Their raw scores. Do not scale them: a normaliser looks at them.
+    pub u: &'a [f32],
+    /// Steps from the start of its rollout to each: 0 for the first.
+    pub depth: &'a [u32],
 }

@@ -64,6 +64,9 @@ use crate::nn::ThreadPool;
 /// Scores steps of a model; larger means less trustworthy.
 ///
 /// A row's score depends on that row alone: not on its neighbours in the batch, not on the number of threads.
+/// `score` and `max_loo_score` are required, and `needs` for a score that compares members. `loo_quantile` makes
+/// `pessimism.kind = "penalize-excess"` work, `exceeds` saves time in rollouts that are cut, `distance_of` and `warning` are
+/// for messages.
 /// [`conformance::check`] tests that and the other promises. An estimator of your own is registered as a
 /// [`CustomEstimator`]:
 ///

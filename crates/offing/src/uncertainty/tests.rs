@@ -202,6 +202,7 @@ fn search_based_scores_grow_as_a_query_leaves_all_data() {
     let model = model(&data);
     let queries = world(50, 1);
     let step = model.step(&queries.obs, &queries.act, Members::All, &mut Rng::stream(0, "step", 0));
+    // An estimator that searches for neighbours is named here.
     let searching = configs().into_iter().filter(|c| matches!(c.id(), "sumo" | "fathom"));
     for config in searching {
         let it = config.build(&source(&data, &model, 2)).unwrap();
