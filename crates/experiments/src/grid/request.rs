@@ -39,6 +39,7 @@ pub struct GridRequest {
     /// Where run directories are [default: runs, as for `offing train`; runs/calibrate, as for `offing calibrate`].
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    #[allow(rustdoc::invalid_html_tags, reason = "the comment is the option's help")]
     /// Where to write tables and the state of cells [default: runs/reproduce/<NAME>-<PROFILE>; there, the tables of a part
     /// of the grid or of other settings have a directory of their own].
     #[arg(long, value_name = "DIR")]
