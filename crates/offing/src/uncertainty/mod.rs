@@ -133,7 +133,7 @@ pub trait Uncertainty: std::fmt::Debug + Send + Sync {
         let _ = share;
         Err(invalid!(
             "pessimism: `penalize-excess` wants the quantiles of the data's scores, which this estimator does not have; \
-             choose sumo or one over the ensemble's members, or `truncate`"
+             choose another estimator, such as sumo, or another kind"
         ))
     }
 
