@@ -170,11 +170,11 @@ impl Algorithm for LandfallConfig {
         let learner =
             SacLearner::new(session, &self.sac, &self.rollout, (self.train.steps, self.train.batch))?;
         let weight = AdaptiveWeight::new(&self.constraint);
-        let mut state = State { learner: learner.standardised(standardiser), weight };
+        let learner = learner.standardised(standardiser);
+        let mut state = State { learner, weight, losses: Losses::default() };
         let mut train = TrainLoop::start(session, &self.train, self.rollout.every, &mut state)?;
-        let mut losses = Losses::default();
         while let Some(step) = train.next(&state)? {
-            let State { learner, weight } = &mut state;
+            let State { learner, weight, losses } = &mut state;
             let warm = step.index < self.warm_start.steps;
             if let (true, false, Some(rollout)) = (step.starts_block, warm, &mut rollout) {
                 learner.rollout(&mut train, rollout, step)?;
@@ -221,10 +221,10 @@ impl Algorithm for LandfallConfig {
                     weight.adapt(found.distance);
                 }
             }
-            agent.check_losses(&losses)?;
-            if train.finish_step(losses) {
+            agent.check_losses(losses)?;
+            if train.finish_step(*losses) {
                 let policy = if warm { state.learner.actor() } else { state.learner.policy() };
-                let mut metrics = state.learner.metrics(&losses);
+                let mut metrics = state.learner.metrics(&state.losses);
                 metrics.put("data_return", json!(returns.mean));
                 metrics.put("constraint_weight", json!(state.weight.value()));
                 metrics.put("action_distance", json!(state.weight.distance));
@@ -339,6 +339,8 @@ pub(super) struct ActorStep {
 struct State {
     learner: SacLearner,
     weight: AdaptiveWeight,
+    /// Of the last steps of critics and actor; the actor does not step every time.
+    losses: Losses,
 }
 
 impl Checkpoint for State {
@@ -346,11 +348,14 @@ impl Checkpoint for State {
         self.learner.save(out);
         let AdaptiveWeight { log_weight, of_clone, distance, .. } = self.weight;
         out.put_f64("constraint", &[log_weight, of_clone, distance]);
+        out.put_f64("losses", &[self.losses.critic, self.losses.actor, self.losses.q]);
     }
 
     fn load(&mut self, from: &Tensors) -> Result<()> {
         let kept = from.f64("constraint", 3)?;
         (self.weight.log_weight, self.weight.of_clone, self.weight.distance) = (kept[0], kept[1], kept[2]);
+        let losses = from.f64("losses", 3)?;
+        (self.losses.critic, self.losses.actor, self.losses.q) = (losses[0], losses[1], losses[2]);
         self.learner.load(from)
     }
 }

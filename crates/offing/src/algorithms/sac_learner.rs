@@ -259,7 +259,7 @@ impl MixedBatch {
 pub struct ImaginedRows<'a> {
     /// Their rewards, to be penalised.
     pub rewards: &'a mut [f32],
-    /// Their raw scores. Do not scale them: a normaliser looks at them.
+    /// Their raw scores. Do not scale them, a normaliser looks at them: scale what `CalibratedRule::penalties` gives.
     pub u: &'a [f32],
     /// Steps from the start of its rollout to each: 0 for the first.
     pub depth: &'a [u32],
