@@ -7,7 +7,7 @@ use super::dataset_constraint::{AdaptiveWeight, Constraint, NearestActions};
 use super::landfall::*;
 use super::model_based_sac::ModelBasedSacConfig;
 use super::returns::Returns;
-use super::tests::{behaviour_return, outcome, penalise, point_mass_data, small, train_by};
+use super::tests::{behaviour_return, in_session, outcome, penalise, point_mass_data, small, train_by};
 use crate::batch::{Batch, Mat};
 use crate::nn::{Noise, Tensors, ThreadPool};
 use crate::rng::Rng;
@@ -179,4 +179,15 @@ fn landfall_resumes_bit_for_bit_on_any_number_of_threads() {
         train_by(&cfg, &data, parts.path(), 2, stop_at);
     }
     assert!(outcome(whole.path()) == outcome(parts.path()));
+}
+
+#[test]
+fn the_asked_for_share_of_starts_are_first_states() {
+    let (data, dir) = (point_mass_data(), tempfile::tempdir().unwrap());
+    let starts = in_session(&data, (dir.path(), dir.path()), 1, u64::MAX, |session| {
+        Ok(session.sample_starts_with_first(40, 0.25, &mut Rng::stream(0, "start", 0)))
+    });
+    let starts = starts.unwrap();
+    let is_first = |row: usize| data.episodes.iter().any(|e| data.rows.obs.row(e.start) == starts.row(row));
+    assert!((0..10).all(is_first) && !(10..40).all(is_first));
 }

@@ -298,3 +298,56 @@ fn columns_that_never_change_do_no_harm() {
         assert!(losses.critic < 100.0, "{losses:?}");
     }
 }
+
+#[test]
+fn a_random_pair_of_targets_is_the_smaller_of_two_and_changes_with_the_update() {
+    let agent = |target_critics| {
+        let cfg = SacConfig {
+            hidden: vec![16, 16],
+            critics: 5,
+            target_critics,
+            deterministic_backup: true,
+            ..SacConfig::default()
+        };
+        Sac::new(&cfg, 3, 2, &ThreadPool::new(1), &mut Rng::stream(0, "init", 0)).unwrap()
+    };
+    let mut rng = Rng::stream(1, "batch", 0);
+    let batch = Batch {
+        obs: Mat::from_shape_fn((40, 3), |_| rng.normal() as f32),
+        act: Mat::from_shape_fn((40, 2), |_| rng.range(-1.0, 1.0) as f32),
+        rew: Array1::zeros(40),
+        next_obs: Mat::from_shape_fn((40, 3), |_| rng.normal() as f32),
+        done: Array1::from_elem(40, false),
+    };
+    let mut pair = agent(TargetCritics::RandomPair);
+    let next = pair.actor.mean_batch(&ThreadPool::new(1), &batch.next_obs);
+    let q = pair.q_values(Weights::Target, batch.next_obs.view(), next.view());
+    let of_two =
+        |a: usize, b: usize| -> Vec<f32> { (0..40).map(|i| 0.99 * q[[a, i]].min(q[[b, i]])).collect() };
+    let mut seen = Vec::new();
+    for update in 0..8 {
+        pair.steps.critic = update;
+        let y = pair.td_target(&batch, Noise::Zero).to_vec();
+        let close = |other: &[f32]| y.iter().zip(other).all(|(a, b)| (a - b).abs() < 1e-5);
+        let found = (0..5).flat_map(|a| (0..a).map(move |b| (a, b))).find(|&(a, b)| close(&of_two(a, b)));
+        seen.push(found.expect("the target of some pair"));
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    assert!(seen.len() > 2, "{seen:?}");
+    let least = agent(TargetCritics::Min).td_target(&batch, Noise::Zero);
+    assert!(least.iter().zip(pair.td_target(&batch, Noise::Zero)).all(|(least, y)| *least <= y));
+}
+
+#[test]
+fn a_scaled_last_layer_scales_the_values_and_their_targets() {
+    let values = |critic_output_scale| {
+        let cfg = SacConfig { hidden: vec![16, 16], critic_output_scale, ..SacConfig::default() };
+        let agent = Sac::new(&cfg, 3, 2, &ThreadPool::new(1), &mut Rng::stream(0, "init", 0)).unwrap();
+        let (obs, act) = (Mat::ones((4, 3)), Mat::from_elem((4, 2), 0.3));
+        [Weights::Current, Weights::Target].map(|which| agent.q_values(which, obs.view(), act.view()))
+    };
+    for (small, usual) in values(Some(0.01)).iter().zip(&values(None)) {
+        assert!(small.iter().zip(usual).all(|(s, u)| (s - 0.01 * u).abs() < 1e-7 && *u != 0.0));
+    }
+}
