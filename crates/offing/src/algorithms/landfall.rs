@@ -173,6 +173,7 @@ impl Algorithm for LandfallConfig {
         let learner = learner.standardised(standardiser);
         let mut state = State { learner, weight, losses: Losses::default() };
         let mut train = TrainLoop::start(session, &self.train, self.rollout.every, &mut state)?;
+        let mut cloner = Cloner::new(Objective::Mse, self.warm_start.lr).after(train.status.step);
         while let Some(step) = train.next(&state)? {
             let State { learner, weight, losses } = &mut state;
             let warm = step.index < self.warm_start.steps;
@@ -193,7 +194,6 @@ impl Algorithm for LandfallConfig {
             let (agent, batch) = (&mut learner.agent, &learner.batch);
             if warm {
                 let (pool, cfg) = (session.pool, &self.warm_start);
-                let mut cloner = Cloner::new(Objective::Mse, cfg.lr).after(step.index);
                 let y: Array1<f32> = batch.data_rows.iter().map(|&row| returns.values[row]).collect();
                 losses.actor =
                     session.timer.time("cloning", || cloner.step(&mut agent.actor, pool, &batch.rows))?;
