@@ -1,7 +1,9 @@
-"""One step of Landfall's critics and of its actor in PyTorch, for crates/offing/src/algorithms/landfall_tests.rs.
+"""One step of Landfall's actor through an unrolled model, and one of its critics, in PyTorch, for
+crates/offing/src/algorithms/landfall_tests.rs.
 
-Critics have layer normalisation (without gain and bias) and a Huber loss towards the smaller of two targets; the actor
-follows the mean of the critics and stays near given actions.
+The model has layer normalisation and SiLU, the critics layer normalisation and ReLU; the actor's loss is the λ-return of
+trajectories in the model, less a penalty on SUMO's score (k = 1, standardised columns) above the data's median, plus the
+weighted distance from logged actions.
 
     python scripts/golden/landfall.py crates/offing/tests/golden/landfall.safetensors
 """
@@ -16,24 +18,24 @@ from torch import nn
 
 from common import mlp, prefixed, save_net
 
-OBS, ACT, HIDDEN, BATCH, CRITICS = 7, 3, [32, 20], 16, 3
-GAMMA, TAU, LR, WEIGHT, LOG_STD = 0.99, 0.005, 3e-4, 2.5, -1.6
+OBS, ACT, HIDDEN, WIDE, BATCH, CRITICS, MEMBERS, ROWS, STEPS = 5, 2, [32, 20], [24, 18], 16, 3, 2, 60, 4
+GAMMA, LAMBDA, TAU, LR, ANCHOR, PENALTY, QUANTILE, REWARD_SCALE = 0.99, 0.9, 0.005, 3e-4, 0.4, 0.5, 0.5, 0.7
 
 
-class Critic(nn.Module):
-    """Linear, normalisation, ReLU; the linear layers have the names that `save_net` looks for."""
+class Normalised(nn.Module):
+    """Linear, normalisation, activation; the linear layers have the names that `save_net` looks for."""
 
-    def __init__(self):
+    def __init__(self, sizes, activation):
         super().__init__()
-        sizes = [OBS + ACT, *HIDDEN, 1]
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:]))
+        self.activation = activation
 
     def forward(self, x):
         *hidden, last = self.layers
         for layer in hidden:
             z = layer(x)
-            x = torch.relu(F.layer_norm(z, z.shape[-1:]))
-        return last(x).squeeze(-1)
+            x = self.activation(F.layer_norm(z, z.shape[-1:]))
+        return last(x)
 
     def __iter__(self):
         return iter(self.layers)
@@ -43,11 +45,15 @@ def main(path):
     torch.manual_seed(0)
     torch.set_num_threads(1)
     actor = mlp([OBS, *HIDDEN, 2 * ACT], nn.ReLU)
-    critics = [Critic() for _ in range(CRITICS)]
+    critics = [Normalised([OBS + ACT, *HIDDEN, 1], torch.relu) for _ in range(CRITICS)]
     targets = copy.deepcopy(critics)
     for target in targets:
         for p in target.parameters():
             p.data += 0.01 * torch.randn_like(p)
+    members = [Normalised([OBS + ACT, *WIDE, 2 * (OBS + 1)], F.silu) for _ in range(MEMBERS)]
+    for member in members:
+        # Steps long enough that some leave the data.
+        member.layers[-1].weight.data *= 4
     actor_opt = torch.optim.Adam(actor.parameters(), lr=LR)
     critic_opt = torch.optim.Adam([p for c in critics for p in c.parameters()], lr=LR)
 
@@ -61,34 +67,93 @@ def main(path):
         return out
 
     saved = prefixed("before", state([0, 0]))
-    obs, next_obs = torch.randn(BATCH, OBS), torch.randn(BATCH, OBS)
-    act, nearest = torch.tanh(torch.randn(BATCH, ACT)), torch.tanh(torch.randn(BATCH, ACT))
-    rew, done = 3 * torch.randn(BATCH), (torch.rand(BATCH) < 0.3).float()
-    eps = torch.randn(BATCH, ACT)
-    saved |= prefixed(
-        "batch", dict(obs=obs, act=act, rew=rew, next_obs=next_obs, done=done, eps=eps, nearest=nearest)
-    )
-    with torch.no_grad():
-        mu = actor(next_obs).chunk(2, dim=-1)[0]
-        a = torch.tanh(mu + torch.exp(torch.tensor(LOG_STD)) * eps)
-        q = torch.stack([t(torch.cat([next_obs, a], -1)) for t in targets])
-        y = rew + GAMMA * (1 - done) * q.min(0).values
-    losses = [F.huber_loss(c(torch.cat([obs, act], -1)), y) for c in critics]
+    model = {}
+    for m, member in enumerate(members):
+        for l, layer in enumerate(member):
+            model[f"model.{m}.{l}.weight"], model[f"model.{m}.{l}.bias"] = layer.weight.data, layer.bias.data
+    mean, inverse = 0.3 * torch.randn(OBS + ACT), 1 + torch.rand(OBS + ACT)
+    model |= {"scaler.mean": mean, "scaler.inverse": inverse}
+    model["max_log_var"] = torch.full((OBS + 1,), 0.5, dtype=torch.float64)
+    model["min_log_var"] = torch.full((OBS + 1,), -10.0, dtype=torch.float64)
+    model["elites"] = torch.arange(MEMBERS, dtype=torch.int64).to(torch.uint64)
+    model["holdout"] = torch.zeros(MEMBERS, dtype=torch.float64)
+    model["silu"], model["layer_norm"] = (torch.tensor([1], dtype=torch.uint64) for _ in range(2))
+    saved |= prefixed("model", {k: v.clone() for k, v in model.items()})
+
+    data_obs, data_next = 2 * torch.randn(ROWS, OBS) + 1, 2 * torch.randn(ROWS, OBS) + 1
+    data_act, data_rew = torch.tanh(torch.randn(ROWS, ACT)), 3 * torch.randn(ROWS)
+    saved |= prefixed("data", dict(obs=data_obs, act=data_act, next_obs=data_next, rew=data_rew))
+    rows = torch.arange(BATCH)
+    obs, act, next_obs = data_obs[rows], data_act[rows], data_next[rows]
+    done, weight = torch.rand(BATCH) < 0.3, 2 * torch.rand(BATCH)
+    saved |= prefixed("batch", dict(done=done.float(), weight=weight))
+
+    # SUMO over standardised columns, its level and its largest score: each row without itself.
+    points = torch.cat([data_obs, data_act, data_next], -1)
+    centre, spread = points.mean(0), points.std(0, unbiased=False)
+    points = (points - centre) / spread
+    own = torch.log1p(torch.cdist(points.double(), points.double()).fill_diagonal_(torch.inf).min(1).values).float()
+    level, largest = own.sort().values[int(ROWS * QUANTILE)], own.max()
+    slope = PENALTY * (data_rew.max() - data_rew.min()) / (largest - level)
+
+    def alive(s):
+        return s[:, 0] < 2.5
+
+    def step(s, a):
+        out = torch.empty(BATCH, OBS + 1)
+        half = BATCH // MEMBERS
+        blocks = []
+        for m, member in enumerate(members):
+            block = slice(m * half, (m + 1) * half)
+            x = (torch.cat([s[block], a[block]], -1) - mean) * inverse
+            blocks.append(member(x)[:, : OBS + 1])
+        out = torch.cat(blocks)
+        return s + out[:, :OBS], out[:, OBS]
+
+    s, states, actions, rewards, goes_on, believed = next_obs, [next_obs], [], [], [], []
+    for _ in range(STEPS):
+        a = torch.tanh(actor(s)[:, :ACT])
+        after, r = step(s, a)
+        x = (torch.cat([s, a, after], -1) - centre) / spread
+        nearest = torch.cdist(x.detach(), points).argmin(1)
+        u = torch.log1p((x - points[nearest]).norm(dim=-1))
+        rewards.append((r - slope * torch.relu(u - level)) * REWARD_SCALE)
+        believed.append(u <= largest)
+        goes_on.append(alive(after))
+        actions.append(a)
+        states.append(after)
+        s = after
+    actions.append(torch.tanh(actor(s)[:, :ACT]))
+    q = [
+        torch.stack([t(torch.cat([s, a], -1)).squeeze(-1) for t in targets]).min(0).values
+        for s, a in zip(states, actions)
+    ]
+    y, returns = q[STEPS], []
+    for t in reversed(range(STEPS)):
+        after = rewards[t] + GAMMA * goes_on[t] * ((1 - LAMBDA) * q[t + 1] + LAMBDA * y)
+        y = torch.where(believed[t], after, q[t])
+        returns.insert(0, y)
+    saved["returns"] = torch.stack(returns).detach()
+    kinds = (torch.stack(believed).float().mean(), torch.stack(goes_on).float().mean())
+    assert all(0.2 < share < 0.99 for share in kinds), f"a step of each kind is wanted, found {kinds}"
+
+    pi = torch.tanh(actor(obs)[:, :ACT])
+    anchor = (weight[:, None] * (pi - act) ** 2).mean()
+    loss = ANCHOR * anchor - (y * ~done).mean() / y.abs().mean().detach()
+    actor_opt.zero_grad()
+    loss.backward()
+    actor_opt.step()
+
+    goal = saved["returns"][0]
+    losses = [F.huber_loss(c(torch.cat([obs, act], -1)).squeeze(-1), goal, reduction="none") for c in critics]
     critic_opt.zero_grad()
-    sum(losses).backward()
+    sum((weight * loss).mean() for loss in losses).backward()
     critic_opt.step()
+    saved["critic_loss"] = sum((weight * loss).mean().detach() for loss in losses).reshape(1)
     with torch.no_grad():
         for c, t in zip(critics, targets):
             for p, tp in zip(c.parameters(), t.parameters()):
                 tp.mul_(1 - TAU).add_(TAU * p)
-
-    pi = torch.tanh(actor(obs).chunk(2, dim=-1)[0])
-    q = torch.stack([c(torch.cat([obs, pi], -1)) for c in critics]).mean(0)
-    loss = F.mse_loss(pi, nearest) - WEIGHT * q.mean() / q.abs().mean().detach()
-    actor_opt.zero_grad()
-    loss.backward()
-    actor_opt.step()
-    saved["losses"] = torch.tensor([sum(losses).item() / CRITICS, loss.item()])
     saved |= prefixed("after", state([1, 1]))
     save_file(saved, path)
 

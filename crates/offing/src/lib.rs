@@ -27,6 +27,7 @@ pub mod uncertainty;
 pub mod pessimism;
 pub mod replay;
 pub mod rollout;
+pub mod unroll;
 pub mod export;
 pub mod run;
 pub mod collect;

@@ -204,6 +204,16 @@ impl CalibratedRule {
         }
     }
 
+    /// The dataset's largest leave-one-out score, where the rule looked at it.
+    pub fn max_score(&self) -> f32 {
+        self.max_score
+    }
+
+    /// The score from which on a step costs something.
+    pub fn level(&self) -> f32 {
+        self.level
+    }
+
     /// r_max of Eq. 6.
     pub fn reward_range(&self) -> f32 {
         self.reward_range
@@ -238,7 +248,30 @@ impl CalibratedRule {
 
     /// λ·û of each row of one training batch; 0 where the rule takes no penalty.
     pub fn penalties(&self, scores: &[f32]) -> impl Iterator<Item = f32> {
-        let weight = match self.rule {
+        let weight = self.weight(scores);
+        debug_assert!(
+            !self.rule.penalises() || scores.iter().all(|u| u.is_finite()),
+            "every drawn row has been scored"
+        );
+        scores.iter().map(move |&u| match self.rule {
+            Pessimism::Penalize { .. } => weight * u,
+            Pessimism::PenalizeExcess { .. } => weight * (u - self.level).max(0.0),
+            _ => 0.0,
+        })
+    }
+
+    /// By how much the penalty of each row grows with its score.
+    pub fn penalty_slopes(&self, scores: &[f32]) -> impl Iterator<Item = f32> {
+        let weight = self.weight(scores);
+        scores.iter().map(move |&u| match self.rule {
+            Pessimism::PenalizeExcess { .. } if u <= self.level => 0.0,
+            _ => weight,
+        })
+    }
+
+    /// What a score is multiplied by; 0 where the rule takes no penalty.
+    fn weight(&self, scores: &[f32]) -> f32 {
+        match self.rule {
             Pessimism::Penalize { lambda, normaliser, .. } => {
                 lambda
                     * match normaliser {
@@ -254,16 +287,7 @@ impl CalibratedRule {
                 lambda * self.scale_to_rewards(self.max_score - self.level)
             }
             _ => 0.0,
-        };
-        debug_assert!(
-            !self.rule.penalises() || scores.iter().all(|u| u.is_finite()),
-            "every drawn row has been scored"
-        );
-        scores.iter().map(move |&u| match self.rule {
-            Pessimism::Penalize { .. } => weight * u,
-            Pessimism::PenalizeExcess { .. } => weight * (u - self.level).max(0.0),
-            _ => 0.0,
-        })
+        }
     }
 
     /// r_max / max u, and 0 where the maximum is 0: the first batches may lie on the data, and 0/0 is no penalty.

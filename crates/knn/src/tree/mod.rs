@@ -39,6 +39,7 @@ use ndarray::{Array2, ArrayView2};
 use project::Projection;
 use quantize::Grid;
 use run::Outcome;
+use std::sync::OnceLock;
 use store::Store;
 use walk::Task;
 
@@ -59,6 +60,8 @@ pub struct Tree {
     pub(crate) parts: Parts,
     pool: Pool,
     avx2: bool,
+    /// The place of each row in the leaf order, once somebody asks for a row.
+    places: OnceLock<Vec<u32>>,
 }
 
 /// Everything that makes up a tree and goes into its file.
@@ -95,12 +98,26 @@ impl Tree {
     pub fn new(cfg: &TreeConfig, rows: ArrayView2<f32>) -> Result<Tree> {
         let pool = Pool::new(cfg.threads)?;
         let parts = build::build(cfg, rows, &pool)?;
-        Ok(Tree { parts, pool, avx2: cfg.loops.uses_avx2() })
+        Ok(Tree { parts, pool, avx2: cfg.loops.uses_avx2(), places: OnceLock::new() })
     }
 
     /// A tree over parts read from a file.
     pub(crate) fn from_parts(parts: Parts, threads: Threads, loops: Loops) -> Result<Tree> {
-        Ok(Tree { parts, pool: Pool::new(threads)?, avx2: loops.uses_avx2() })
+        Ok(Tree { parts, pool: Pool::new(threads)?, avx2: loops.uses_avx2(), places: OnceLock::new() })
+    }
+
+    /// Row number `id`, as given.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn row(&self, id: usize) -> &[f32] {
+        let (ids, dim) = (&self.parts.ids, self.dim());
+        let places = self.places.get_or_init(|| {
+            let mut places = vec![0; self.len()];
+            ids.iter().zip(0..).for_each(|(&id, place)| places[id as usize] = place);
+            places
+        });
+        &self.parts.rows[places[id] as usize * dim..][..dim]
     }
 
     /// Bytes the index occupies, rows included (in memory, or mapped from its file).

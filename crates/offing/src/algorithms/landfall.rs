@@ -1,30 +1,40 @@
-//! Landfall: an actor that stays near logged rows, found by search, and critics that learn from logged and imagined rows.
+//! Landfall: the policy climbs its own return through the model, and search holds it to the data.
 //!
-//! 1. *Warm start.* The actor clones the data and the critics are fitted to its discounted returns.
-//! 2. *Dataset constraint.* The actor's loss is −λ·Q(s, π(s)) + ‖π(s) − â‖², where (ŝ, â) is the dataset row nearest to
-//!    (β·s, π(s)) and λ = weight / mean |Q| (PRDC, Ran et al. 2023). An exact search finds â for logged and for imagined
-//!    states alike, so imagined rows need no clone to hold on to.
-//! 3. *Long rollouts.* The model is rolled out from states of the dataset and first states of episodes. A trajectory is
-//!    cut where SUMO's score passes the dataset's largest leave-one-out score (Eq. 7 with α = 1).
+//! 1. *Warm start.* The actor clones the data and the critics are fitted to its discounted returns. From half-way on,
+//!    rows that did better than usual for their state count more.
+//! 2. *Unrolled returns.* From states of the data, the policy acts for a few steps in the model. The λ-return of that
+//!    trajectory is a differentiable function of the actor's weights: its gradient says how each action changes every
+//!    later state, reward and value. (Dreamer, Hafner et al. 2020, and LEQ, Park & Lee 2025, learn by it, too.)
+//! 3. *Guard.* A step that SUMO's search finds farther from the data than the data's own level costs reward, and the
+//!    gradient of its score (Eq. 4) points back to the nearest logged transition. A step beyond the dataset's largest score
+//!    (Eq. 7 with α = 1) is not believed at all: the trajectory's value is that before it.
+//! 4. *Anchor.* The actor's loss keeps a share of the weighted cloning loss on logged rows (TD3+BC, Fujimoto & Gu 2021).
 
-use ndarray::{Array1, Axis};
+use ndarray::{Array1, Array2, s};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::Algorithm;
-use super::config::{Blocks, ModelConfig, RolloutConfig, TrainConfig};
-use super::dataset_constraint::{AdaptiveWeight, Constraint, NearestActions};
+use super::config::{Blocks, ModelConfig, TrainConfig};
+use super::lambda_return::{Fate, Trajectories};
 use super::returns::Returns;
-use super::sac_learner::SacLearner;
-use super::session::Session;
+use super::session::{Metrics, Session};
 use super::train_loop::{Checkpoint, TrainLoop};
 use crate::batch::{Batch, Mat};
-use crate::error::{Result, ensure};
-use crate::nn::{Noise, Tensors};
-use crate::pessimism::Pessimism;
+use crate::dynamics::{Ensemble, Members};
+use crate::error::{Error, Result, ensure};
+use crate::nn::{Tensors, Weights};
+use crate::pessimism::{CalibratedRule, Pessimism, Verdict};
+use crate::replay::gather;
 use crate::rollout::ModelRollout;
-use crate::sac::{Actor, ActorTerms, Cloner, Losses, Objective, Sac, SacConfig, Standardiser};
-use crate::uncertainty::UncertaintyConfig;
+use crate::sac::{Actor, Cloner, Losses, Objective, Sac, SacConfig, Standardiser};
+use crate::uncertainty::{Uncertainty, UncertaintyConfig};
+use crate::unroll::{Unroll, UnrollGradient, stack};
+
+/// Largest weight of a row in the cloning loss, as a multiple of the mean weight.
+const MOST_WEIGHT: f64 = 20.0;
+/// Trajectories by which the policy is followed through the model at each evaluation.
+const FOLLOWED: usize = 50;
 
 /// Settings of Landfall.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,10 +44,10 @@ pub struct LandfallConfig {
     pub train: TrainConfig,
     /// What comes before learning by reinforcement.
     pub warm_start: WarmStart,
-    /// What holds the actor to the data.
-    pub constraint: Constraint,
-    /// Rollouts in the model. With `real_ratio = 1` no model is fitted.
-    pub rollout: RolloutConfig,
+    /// Trajectories through which the actor learns.
+    pub unroll: UnrollConfig,
+    /// What holds the actor to logged actions.
+    pub anchor: Anchor,
     /// The dynamics model.
     pub model: ModelConfig,
     /// What scores a step. `+ID` in the algorithm's name chooses a kind with its defaults: `mopo+fathom`. What each kind
@@ -45,14 +55,9 @@ pub struct LandfallConfig {
     pub uncertainty: UncertaintyConfig,
     /// What is done about it.
     pub pessimism: Pessimism,
-    /// Actor and critics. The policy's noise is fixed, and there is no entropy term.
+    /// Actor and critics. The policy acts without noise and there is no entropy term: `alpha`, `log_std`, `order` and
+    /// `target_floor` play no part.
     pub sac: SacConfig,
-    /// Critic steps for each step of the actor.
-    pub actor_every: u64,
-    /// Which critics the actor follows.
-    pub actor_critics: ActorCritics,
-    /// What the critics minimise.
-    pub critic_loss: CriticLoss,
     /// Let actor and critics see observations with mean 0 and deviation 1. The saved policy takes raw ones.
     pub standardise: bool,
 }
@@ -63,30 +68,36 @@ pub struct LandfallConfig {
 pub struct WarmStart {
     /// Gradient steps of cloning and of critics on the data's returns. They count as steps of the training.
     pub steps: u64,
-    /// Learning rate of cloning.
+    /// First learning rate of cloning; it falls to 0 along half a cosine.
     pub lr: f64,
 }
 
-/// Which critics the actor follows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ActorCritics {
-    /// The smallest value of all.
-    #[default]
-    Min,
-    /// The mean.
-    Mean,
+impl WarmStart {
+    fn lr_at(&self, step: u64) -> f64 {
+        let done = step as f64 / self.steps.max(1) as f64;
+        0.5 * self.lr * (1.0 + (std::f64::consts::PI * done).cos())
+    }
 }
 
-/// What the critics minimise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CriticLoss {
-    /// (Q − y)².
-    #[default]
-    Mse,
-    /// Huber's loss, quadratic below an error of 1.
-    Huber,
+/// Trajectories through which the actor learns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct UnrollConfig {
+    /// Steps of a trajectory (H).
+    pub length: usize,
+    /// Weight of longer returns: 0 trusts the critics after one step, 1 only at the end (λ).
+    pub lambda: f32,
+}
+
+/// The cloning loss beside the return.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Anchor {
+    /// Weight of the mean squared distance from logged actions, beside a return that is divided by its mean size.
+    pub weight: f32,
+    /// How much more rows count that did better than usual for their state: exp(selectivity · A / deviation of A), where A
+    /// is the row's return less the critics' value. 0 counts all rows alike.
+    pub selectivity: f64,
 }
 
 impl Default for LandfallConfig {
@@ -94,15 +105,12 @@ impl Default for LandfallConfig {
         Self {
             train: TrainConfig::default(),
             warm_start: WarmStart::default(),
-            constraint: Constraint::default(),
-            rollout: RolloutConfig::default(),
+            unroll: UnrollConfig::default(),
+            anchor: Anchor::default(),
             model: ModelConfig::default(),
             uncertainty: UncertaintyConfig::Sumo(Default::default()),
-            pessimism: Pessimism::Truncate { alpha: 1.0 },
+            pessimism: Pessimism::PenalizeExcess { lambda: 1.0, quantile: 0.5 },
             sac: SacConfig::default(),
-            actor_every: 2,
-            actor_critics: ActorCritics::default(),
-            critic_loss: CriticLoss::default(),
             standardise: true,
         }
     }
@@ -114,13 +122,23 @@ impl Default for WarmStart {
     }
 }
 
+impl Default for UnrollConfig {
+    fn default() -> Self {
+        Self { length: 5, lambda: 0.95 }
+    }
+}
+
+impl Default for Anchor {
+    fn default() -> Self {
+        Self { weight: 0.4, selectivity: 1.0 }
+    }
+}
+
 impl Algorithm for LandfallConfig {
     fn blocks(&self) -> Blocks<'_> {
-        let model = self.has_model();
         Blocks {
-            rollout: Some(&self.rollout),
-            model: model.then_some(&self.model),
-            uncertainty: model.then_some(&self.uncertainty),
+            model: Some(&self.model),
+            uncertainty: Some(&self.uncertainty),
             pessimism: Some(&self.pessimism),
             sac: Some(&self.sac),
             ..Blocks::new(&self.train)
@@ -128,234 +146,446 @@ impl Algorithm for LandfallConfig {
     }
 
     fn validate(&self) -> Result<()> {
-        let Constraint { weight, spread, state_scale } = self.constraint;
-        for (key, value) in [
-            ("constraint.weight", f64::from(weight)),
-            ("constraint.spread", f64::from(spread.unwrap_or(1.0))),
-            ("constraint.state_scale", f64::from(state_scale)),
-            ("warm_start.lr", self.warm_start.lr),
-        ] {
-            ensure(value > 0.0 && value.is_finite(), key, "a positive number", value)?;
+        ensure(self.unroll.length > 0, "unroll.length", "at least 1", self.unroll.length)?;
+        let lambda = self.unroll.lambda;
+        ensure((0.0..=1.0).contains(&lambda), "unroll.lambda", "a number from 0 to 1", lambda)?;
+        let lr = self.warm_start.lr;
+        ensure(lr > 0.0 && lr.is_finite(), "warm_start.lr", "a positive number", lr)?;
+        let Anchor { weight, selectivity } = self.anchor;
+        for (key, value) in [("anchor.weight", f64::from(weight)), ("anchor.selectivity", selectivity)] {
+            ensure(value >= 0.0 && value.is_finite(), key, "a number from 0", value)?;
         }
-        ensure(self.actor_every > 0, "actor_every", "at least 1", self.actor_every)
+        Ok(())
     }
 
     fn run(&self, session: &mut Session<'_>) -> Result<Option<Actor>> {
-        let model = self.has_model().then(|| session.fit_model(&self.model)).transpose()?;
-        let estimator = match &model {
-            Some(model) => session.build_estimator(&self.uncertainty, &self.pessimism, model)?,
-            None => None,
-        };
+        let model = session.fit_model(&self.model)?;
+        let estimator = session.build_estimator(&self.uncertainty, &self.pessimism, &model)?;
         let rule = session.calibrate(self.pessimism, estimator.as_deref())?;
-        let mut rollout = model.as_ref().map(|model| ModelRollout {
-            model,
-            estimator: estimator.as_deref(),
-            rule,
-            pool: session.pool,
-            one_member: self.rollout.one_member,
-        });
+        let guard = Guard { estimator: estimator.as_deref(), rule };
+        let data = session.data;
+        let (obs_dim, act_dim) = (data.rows.obs_dim(), data.rows.act_dim());
         let standardiser = match self.standardise {
-            true => Standardiser::of(&session.data.rows.obs),
-            false => Standardiser::identity(session.data.rows.obs_dim()),
+            true => Standardiser::of(&data.rows.obs),
+            false => Standardiser::identity(obs_dim),
         };
-        let nearest = session.timer.time("index", || {
-            NearestActions::new(
-                &session.data.rows,
-                &standardiser,
-                self.constraint.state_scale,
-                session.pool.threads(),
-            )
-        })?;
-        let returns = Returns::of(session.data, self.sac.gamma);
-        let learner =
-            SacLearner::new(session, &self.sac, &self.rollout, (self.train.steps, self.train.batch))?;
-        let weight = AdaptiveWeight::new(&self.constraint);
-        let learner = learner.standardised(standardiser);
-        let mut state = State { learner, weight, losses: Losses::default() };
-        let mut train = TrainLoop::start(session, &self.train, self.rollout.every, &mut state)?;
+        let returns = Returns::of(data, self.sac.gamma);
+        let sac = self.sac.over(self.train.steps.saturating_sub(self.warm_start.steps));
+        let agent = Sac::new(&sac, obs_dim, act_dim, session.pool, &mut session.rng("init", 0))?;
+        let mut unroll =
+            Unroll::new(&agent.actor, &model, self.train.batch, self.unroll.length, session.pool);
+        let mut state = State { agent, weights: Vec::new(), found: Found::default() };
+        let mut train = TrainLoop::start(session, &self.train, 1, &mut state)?;
         let mut cloner = Cloner::new(Objective::Mse, self.warm_start.lr).after(train.status.step);
+        let mut batch = Batch::empty(obs_dim, act_dim);
         while let Some(step) = train.next(&state)? {
-            let State { learner, weight, losses } = &mut state;
             let warm = step.index < self.warm_start.steps;
-            if let (true, false, Some(rollout)) = (step.starts_block, warm, &mut rollout) {
-                learner.rollout(&mut train, rollout, step)?;
-                if step.index < self.warm_start.steps + self.rollout.every {
-                    self.report_survival(train.session, learner);
-                }
-            }
-            let batch = learner.sample(train.session, step);
-            if let Some(rollout) = &rollout {
-                let imagined = batch.imagined();
-                rollout.rule.penalise(imagined.rewards, imagined.u);
-            }
-            batch.rows.rew *= returns.scale;
             let session = &mut *train.session;
-            let mut rng = session.rng("sac", step.index);
-            let (agent, batch) = (&mut learner.agent, &learner.batch);
+            if warm && step.index == self.warm_start.steps / 2 {
+                state.weights = session.timer.time("weigh", || self.weigh(&state.agent, data, &standardiser, &returns));
+            }
+            let mut rng = session.rng("batch", step.index);
+            let picks: Vec<usize> = (0..self.train.batch).map(|_| rng.below(data.rows.len())).collect();
+            gather(&data.rows, &picks, &mut batch);
+            let next_obs = batch.next_obs.clone();
+            standardiser.apply(&mut batch.obs);
+            batch.rew *= returns.scale;
+            let State { agent, weights, found } = &mut state;
+            let weight = |i: usize| weights.get(picks[i]).copied().unwrap_or(1.0);
+            let (pool, timer) = (session.pool, &mut session.timer);
             if warm {
-                let (pool, cfg) = (session.pool, &self.warm_start);
-                let y: Array1<f32> = batch.data_rows.iter().map(|&row| returns.values[row]).collect();
-                losses.actor =
-                    session.timer.time("cloning", || cloner.step(&mut agent.actor, pool, &batch.rows))?;
-                weight.clone_took(losses.actor / batch.rows.act_dim() as f64);
-                losses.critic = session.timer.time("sac", || self.critic_step(agent, &batch.rows, &y));
+                let y: Array1<f32> = picks.iter().map(|&row| returns.values[row]).collect();
+                cloner.set_lr(self.warm_start.lr_at(step.index));
+                found.cloning = timer.time("cloning", || {
+                    cloner.step_weighted(&mut agent.actor, pool, &batch, weight)
+                })? / act_dim as f64;
+                found.critic = timer.time("critics", || critic_step(agent, &batch.obs, &batch.act, &y, |_| 1.0));
                 agent.sync_targets();
-                if step.index + 1 == cfg.steps {
+                if step.index + 1 == self.warm_start.steps {
                     // Cloning had moments of its own.
                     let clone = agent.actor.clone();
                     agent.set_actor(&clone);
                 }
             } else {
-                losses.critic = session.timer.time("sac", || {
-                    let mut y = agent.td_target(&batch.rows, Noise::draw(&mut rng));
-                    y.mapv_inplace(|y| y.clamp(returns.least, returns.most));
-                    let loss = self.critic_step(agent, &batch.rows, &y);
-                    agent.sync_targets();
-                    loss
+                timer.time("unroll", || unroll.forward(&agent.actor, &model, &standardiser, pool, &next_obs));
+                let scored = timer.time("search", || guard.score(&unroll, &model, &returns))?;
+                let y = timer.time("actor", || {
+                    let anchored = unroll.anchor(&agent.actor, pool, &batch.obs);
+                    let danchored = self.anchor_gradient(anchored, &batch.act, weight, found);
+                    let (gradient, y) = self.return_gradient(agent, &unroll, &standardiser, &scored, &batch.done, found);
+                    unroll.train_actor(agent, &model, &standardiser, pool, (&gradient, &danchored));
+                    y
                 });
-                if step.index.is_multiple_of(self.actor_every) {
-                    let timer = &mut session.timer;
-                    let found = timer
-                        .time("actor", || self.actor_step(agent, &batch.rows, weight.value(), &nearest))?;
-                    (losses.actor, losses.q) = (found.loss, found.q / f64::from(returns.scale));
-                    weight.adapt(found.distance);
-                }
+                found.critic = timer.time("critics", || {
+                    self.learn_values(agent, &unroll, &standardiser, (&batch, &scored), &y, &returns, &mut rng)
+                });
+                agent.sync_targets();
+                found.guard(&scored);
             }
-            agent.check_losses(losses)?;
-            if train.finish_step(*losses) {
-                let policy = if warm { state.learner.actor() } else { state.learner.policy() };
-                let mut metrics = state.learner.metrics(&state.losses);
-                metrics.put("data_return", json!(returns.mean));
-                metrics.put("constraint_weight", json!(state.weight.value()));
-                metrics.put("action_distance", json!(state.weight.distance));
-                metrics.put("clone_distance", json!(state.weight.of_clone));
+            found.check(step.index)?;
+            let losses = Losses { critic: found.critic, actor: found.actor, q: found.q, ..Losses::default() };
+            if train.finish_step(losses) {
+                let policy = standardiser.fold(&if warm { state.agent.actor.clone() } else { state.agent.policy() });
+                let metrics = self.metrics(train.session, &model, &policy, &state.found, &returns, step.index)?;
                 train.evaluate(&policy, metrics)?;
             }
         }
-        let policy = state.learner.policy();
+        let policy = standardiser.fold(&state.agent.policy());
         Ok(train.finish(&policy)?.then_some(policy))
     }
 }
 
 impl LandfallConfig {
-    fn has_model(&self) -> bool {
-        self.rollout.real_ratio < 1.0
+    /// Weights of the data's rows in the cloning loss, with mean 1.
+    fn weigh(
+        &self,
+        agent: &Sac,
+        data: &crate::data::Dataset,
+        standardiser: &Standardiser,
+        returns: &Returns,
+    ) -> Vec<f32> {
+        const ROWS: usize = 4096;
+        if self.anchor.selectivity == 0.0 {
+            return Vec::new();
+        }
+        let mut advantage = Vec::with_capacity(data.rows.len());
+        for first in (0..data.rows.len()).step_by(ROWS) {
+            let rows = first..data.rows.len().min(first + ROWS);
+            let mut obs = data.rows.obs.slice(s![rows.clone(), ..]).to_owned();
+            standardiser.apply(&mut obs);
+            let act = agent.actor.mean_batch(agent.pool(), &obs);
+            let value = agent.q_values(Weights::Current, obs.view(), act.view());
+            let value = value.mean_axis(ndarray::Axis(0)).expect("there are critics");
+            advantage.extend(rows.zip(value).map(|(row, v)| f64::from(returns.values[row] - v)));
+        }
+        weights_of(&advantage, self.anchor.selectivity)
     }
 
-    /// Says how long the clone survives in the model, beside the log.
-    fn report_survival(&self, session: &mut Session<'_>, learner: &SacLearner) {
-        let Some(stats) = &learner.stats else { return };
-        let lengths = session.data.episodes.iter().map(|episode| episode.len().min(self.rollout.length));
-        let logged = lengths.sum::<usize>() as f64 / session.data.episodes.len().max(1) as f64;
-        let share = |count: u64| 100.0 * count as f64 / self.rollout.starts as f64;
-        session.note(format!(
-            "cloned behaviour goes {:.0} steps in the model ({:.0} % of rollouts cut by the estimator, {:.0} % ended); \
-             episodes of the log have {logged:.0}",
-            stats.imagined as f64 / self.rollout.starts as f64,
-            share(stats.truncated),
-            share(stats.terminated)
-        ));
+    /// The gradient of weight · mean w·(π(s) − a)² at the actions π(s).
+    pub(super) fn anchor_gradient(&self, anchored: &Mat, act: &Mat, weight: impl Fn(usize) -> f32, found: &mut Found) -> Mat {
+        let mut gradient = anchored - act;
+        found.cloning = gradient.mapv(|e| f64::from(e * e)).mean().unwrap_or(0.0);
+        let scale = 2.0 * self.anchor.weight / gradient.len().max(1) as f32;
+        for (i, mut row) in gradient.rows_mut().into_iter().enumerate() {
+            row *= scale * weight(i);
+        }
+        gradient
     }
 
-    pub(super) fn critic_step(&self, agent: &mut Sac, batch: &Batch, y: &Array1<f32>) -> f64 {
-        let kind = self.critic_loss;
-        agent.critic_step_with(&batch.obs, &batch.act, |q, dq| {
-            let (mut loss, rows) = (0.0, y.len() as f32);
-            for (q, mut dq) in q.rows().into_iter().zip(dq.rows_mut()) {
-                for i in 0..y.len() {
-                    let error = q[i] - y[i];
-                    let (value, slope) = match kind {
-                        CriticLoss::Mse => (error * error, 2.0 * error),
-                        CriticLoss::Huber if error.abs() < 1.0 => (0.5 * error * error, error),
-                        CriticLoss::Huber => (error.abs() - 0.5, error.signum()),
-                    };
-                    loss += f64::from(value);
-                    dq[i] = slope / rows;
-                }
-            }
-            loss / q.len() as f64
-        })
-    }
-
-    fn actor_step(
+    /// The gradient of −mean y_0 / mean |y_0| at the trajectories, and all y_t. Trajectories that follow a terminal do not
+    /// count.
+    pub(super) fn return_gradient(
         &self,
         agent: &mut Sac,
-        batch: &Batch,
-        weight: f32,
-        nearest: &NearestActions<'_>,
-    ) -> Result<ActorStep> {
-        let mut found = Ok(ActorStep::default());
-        agent.actor_step_with(&batch.obs, Noise::Zero, |out, gradient| {
-            found = nearest
-                .find(&batch.obs, &out.act)
-                .map(|target| self.actor_loss(out, &target, weight, gradient));
-            found.as_ref().map_or(0.0, |found| found.loss)
+        unroll: &Unroll,
+        standardiser: &Standardiser,
+        scored: &Scored,
+        done: &Array1<bool>,
+        found: &mut Found,
+    ) -> (UnrollGradient, Array2<f32>) {
+        let (steps, rows) = scored.rew.dim();
+        let (gamma, lambda) = (self.sac.gamma as f32, self.unroll.lambda);
+        let mut obs = unroll.obs().clone();
+        standardiser.apply(&mut obs);
+        let (dobs, dact, (drew, y)) = agent.value_gradient(Weights::Target, (&obs, unroll.act()), |values, dq| {
+            let smallest: Vec<usize> = values
+                .columns()
+                .into_iter()
+                .map(|q| (0..q.len()).fold(0, |best, j| if q[j] < q[best] { j } else { best }))
+                .collect();
+            let q = Array2::from_shape_fn((steps + 1, rows), |(t, i)| {
+                let at = t * rows + i;
+                values[[smallest[at], at]]
+            });
+            let view = Trajectories { rew: scored.rew.view(), q: q.view(), fate: scored.fate.view(), gamma, lambda };
+            let y = view.returns();
+            let size = y.row(0).mapv(f32::abs).mean().unwrap_or(0.0).max(1e-6);
+            found.q = f64::from(y.row(0).mean().unwrap_or(0.0));
+            let scale = -1.0 / (size * rows as f32);
+            let (drew, dvalue) = view.gradient(|i| if done[i] { 0.0 } else { scale });
+            for (at, &j) in smallest.iter().enumerate() {
+                dq[[j, at]] = dvalue[[at / rows, at % rows]];
+            }
+            (drew, y)
         });
-        found
+        found.actor = f64::from(self.anchor.weight) * found.cloning - found.q.signum();
+        let mut gradient = UnrollGradient { obs: dobs, act: dact, rew: &drew * scored.reward_scale };
+        for mut row in gradient.obs.rows_mut() {
+            row.iter_mut().zip(standardiser.std()).for_each(|(d, std)| *d /= std);
+        }
+        scored.add_gradient(&drew, &mut gradient);
+        (gradient, y)
     }
 
-    /// −λ·Q + mean (π(s) − â)², and its gradient; λ counts as a constant.
-    pub(super) fn actor_loss(
+    /// One step of the critics on logged rows, whose next state begins a trajectory, and on one imagined row of each
+    /// trajectory.
+    #[allow(clippy::too_many_arguments)]
+    fn learn_values(
         &self,
-        out: &ActorTerms,
-        target: &Mat,
-        weight: f32,
-        gradient: &mut ActorTerms,
-    ) -> ActorStep {
-        let (critics, rows) = out.q.dim();
-        let q = match self.actor_critics {
-            ActorCritics::Min => out.q.fold_axis(Axis(0), f32::INFINITY, |a, b| a.min(*b)),
-            ActorCritics::Mean => out.q.mean_axis(Axis(0)).expect("there are critics"),
+        agent: &mut Sac,
+        unroll: &Unroll,
+        standardiser: &Standardiser,
+        (batch, scored): (&Batch, &Scored),
+        y: &Array2<f32>,
+        returns: &Returns,
+        rng: &mut crate::rng::Rng,
+    ) -> f64 {
+        let (steps, rows) = y.dim();
+        let gamma = self.sac.gamma as f32;
+        let bound = |y: f32| y.clamp(returns.least, returns.most);
+        let mut wanted: Vec<f32> = (0..rows)
+            .map(|i| bound(batch.rew[i] + if batch.done[i] { 0.0 } else { gamma * y[[0, i]] }))
+            .collect();
+        let picks: Vec<(usize, usize)> = (0..rows).map(|i| (rng.below(steps), i)).collect();
+        wanted.extend(picks.iter().map(|&at| bound(y[at])));
+        let places: Vec<usize> = picks.iter().map(|&(t, i)| t * rows + i).collect();
+        let mut imagined = unroll.obs().select(ndarray::Axis(0), &places);
+        standardiser.apply(&mut imagined);
+        let obs = stack(&batch.obs, &imagined);
+        let act = stack(&batch.act, &unroll.act().select(ndarray::Axis(0), &places));
+        // A trajectory counts as far as it is believed, and not at all after a terminal.
+        let counts = |i: usize| {
+            let (t, i) = picks[i];
+            !batch.done[i] && (0..=t).all(|t| scored.fate[[t, i]] != Fate::Unbelieved)
+                && (0..t).all(|t| scored.fate[[t, i]] == Fate::GoesOn)
         };
-        let lambda = weight * rows as f32 / q.mapv(f32::abs).sum().max(1e-6);
-        for i in 0..rows {
-            match self.actor_critics {
-                ActorCritics::Min => {
-                    let smallest = (0..critics).find(|&j| out.q[[j, i]] == q[i]).unwrap_or(0);
-                    gradient.q[[smallest, i]] = -lambda / rows as f32;
-                }
-                ActorCritics::Mean => gradient.q.column_mut(i).fill(-lambda / (critics * rows) as f32),
-            }
-        }
-        let error = &out.act - target;
-        gradient.act = 2.0 / error.len() as f32 * &error;
-        let distance = error.mapv(|e| f64::from(e * e)).mean().unwrap_or(0.0);
-        let q = q.mapv(f64::from).mean().unwrap_or(0.0);
-        ActorStep { loss: distance - f64::from(lambda) * q, q, distance }
+        let weight = |i: usize| if i < rows || counts(i - rows) { 1.0 } else { 0.0 };
+        critic_step(agent, &obs, &act, &wanted.into(), weight)
+    }
+
+    /// Numbers of an evaluation. The policy is followed through the model from first states of the log.
+    fn metrics(
+        &self,
+        session: &mut Session<'_>,
+        model: &Ensemble,
+        policy: &Actor,
+        found: &Found,
+        returns: &Returns,
+        step: u64,
+    ) -> Result<Metrics> {
+        let mut metrics = Metrics::default();
+        let scale = f64::from(returns.scale);
+        metrics.put("critic_loss", json!(found.critic));
+        metrics.put("q", json!(found.q / scale));
+        metrics.put("data_return", json!(returns.mean));
+        metrics.put("cloning_loss", json!(found.cloning));
+        metrics.put("u_mean", json!(found.u));
+        metrics.put("penalty", json!(found.penalty));
+        metrics.put("unbelieved", json!(found.unbelieved));
+        let episodes = session.data.episodes.iter().map(|episode| episode.len());
+        let longest = episodes.max().unwrap_or(1);
+        let mut rng = session.rng("follow", step);
+        let start = session.sample_starts_with_first(FOLLOWED, 1.0, &mut rng);
+        let mut rollout = ModelRollout { one_member: true, ..ModelRollout::without_rule(model, session.pool) };
+        let followed = session.timer.time("follow", || {
+            rollout.run(&MeanActions(policy), start, longest, &mut rng)
+        })?;
+        let per_start = |sum: f64| sum / FOLLOWED as f64;
+        metrics.put("model_length", json!(per_start(followed.stats.imagined as f64)));
+        metrics.put("model_ended", json!(per_start(followed.stats.terminated as f64)));
+        metrics.put("model_return", json!(per_start(followed.rows.rew.iter().map(|&r| f64::from(r)).sum())));
+        Ok(metrics)
     }
 }
 
-/// What a step of the actor found; means over the batch.
+/// A policy without its noise, for rollouts.
+struct MeanActions<'a>(&'a Actor);
+
+impl crate::rollout::BatchPolicy for MeanActions<'_> {
+    fn obs_dim(&self) -> usize {
+        self.0.obs_dim()
+    }
+
+    fn act_dim(&self) -> usize {
+        self.0.act_dim()
+    }
+
+    fn sample_actions(&self, pool: &crate::nn::ThreadPool, obs: &Mat, _rng: &mut crate::rng::Rng) -> Mat {
+        self.0.mean_batch(pool, obs)
+    }
+}
+
+/// exp(selectivity · A / deviation), with mean 1 and no weight above [`MOST_WEIGHT`].
+pub(super) fn weights_of(advantage: &[f64], selectivity: f64) -> Vec<f32> {
+    let rows = advantage.len().max(1) as f64;
+    let mean = advantage.iter().sum::<f64>() / rows;
+    let deviation = (advantage.iter().map(|a| (a - mean).powi(2)).sum::<f64>() / rows).sqrt();
+    if deviation <= 1e-9 {
+        return Vec::new();
+    }
+    let raw: Vec<f64> =
+        advantage.iter().map(|a| (selectivity * (a - mean) / deviation).exp().min(MOST_WEIGHT)).collect();
+    let mean = raw.iter().sum::<f64>() / rows;
+    raw.into_iter().map(|w| (w / mean) as f32).collect()
+}
+
+/// One step of all critics on Huber's loss, quadratic below an error of 1; returns the weighted mean before it.
+pub(super) fn critic_step(
+    agent: &mut Sac,
+    obs: &Mat,
+    act: &Mat,
+    y: &Array1<f32>,
+    weight: impl Fn(usize) -> f32,
+) -> f64 {
+    agent.critic_step_with(obs, act, |q, dq| {
+        let (mut loss, rows) = (0.0, y.len() as f32);
+        for (q, mut dq) in q.rows().into_iter().zip(dq.rows_mut()) {
+            for i in 0..y.len() {
+                let error = q[i] - y[i];
+                let (value, slope) = match error.abs() < 1.0 {
+                    true => (0.5 * error * error, error),
+                    false => (error.abs() - 0.5, error.signum()),
+                };
+                loss += f64::from(weight(i) * value);
+                dq[i] = weight(i) * slope / rows;
+            }
+        }
+        loss / q.len() as f64
+    })
+}
+
+/// The estimator and what is done about its scores.
+pub(super) struct Guard<'a> {
+    pub(super) estimator: Option<&'a dyn Uncertainty>,
+    pub(super) rule: CalibratedRule,
+}
+
+/// What the guard makes of trajectories.
+pub(super) struct Scored {
+    /// Rewards less penalties, scaled; H × rows.
+    rew: Array2<f32>,
+    fate: Array2<Fate>,
+    /// Factor from rewards to scaled ones.
+    reward_scale: f32,
+    /// ∂penalty/∂(s, a, s'), H·rows rows, in raw rewards.
+    slopes: Option<[Mat; 3]>,
+    /// Means over the steps.
+    u: f64,
+    penalty: f64,
+}
+
+impl Guard<'_> {
+    pub(super) fn score(&self, unroll: &Unroll, model: &Ensemble, returns: &Returns) -> Result<Scored> {
+        let members = self.estimator.map_or(Members::One, |e| e.needs());
+        let step = unroll.steps(model, members);
+        let (steps, rows) = unroll.rew().dim();
+        let mut rew = unroll.rew().clone();
+        let mut fate = Array2::from_shape_fn((steps, rows), |(t, i)| {
+            match (unroll.lost()[[t, i]], step.batch.done[t * rows + i]) {
+                (true, _) => Fate::Unbelieved,
+                (_, true) => Fate::Ends,
+                _ => Fate::GoesOn,
+            }
+        });
+        let (mut slopes, mut u, mut penalty) = (None, 0.0, 0.0);
+        if let Some(estimator) = self.estimator {
+            let found = estimator.score_gradient(&step)?;
+            let scores = found.score.to_vec();
+            let limit = self.rule.epsilon().unwrap_or(self.rule.max_score());
+            for (at, (&score, cost)) in scores.iter().zip(self.rule.penalties(&scores)).enumerate() {
+                let place = [at / rows, at % rows];
+                rew[place] -= cost;
+                u += f64::from(score) / scores.len() as f64;
+                penalty += f64::from(cost) / scores.len() as f64;
+                if score > limit && limit > 0.0 {
+                    fate[place] = match self.rule.verdict(true) {
+                        Verdict::Halt => {
+                            rew[place] = self.rule.halting_reward();
+                            Fate::Ends
+                        }
+                        _ => Fate::Unbelieved,
+                    };
+                }
+            }
+            let mut parts = [found.obs, found.act, found.next_obs];
+            let factors: Vec<f32> = self.rule.penalty_slopes(&scores).collect();
+            for part in &mut parts {
+                for (mut row, &factor) in part.rows_mut().into_iter().zip(&factors) {
+                    row *= factor;
+                }
+            }
+            slopes = Some(parts);
+        }
+        rew *= returns.scale;
+        Ok(Scored { rew, fate, reward_scale: returns.scale, slopes, u, penalty })
+    }
+}
+
+impl Scored {
+    /// Adds what flows through the penalties: `drew` is the loss's gradient at the scaled rewards.
+    fn add_gradient(&self, drew: &Array2<f32>, gradient: &mut UnrollGradient) {
+        let Some([dobs, dact, dnext]) = &self.slopes else { return };
+        let rows = drew.ncols();
+        for (at, &flow) in drew.iter().enumerate() {
+            if flow != 0.0 {
+                let factor = -flow * self.reward_scale;
+                gradient.obs.row_mut(at).scaled_add(factor, &dobs.row(at));
+                gradient.act.row_mut(at).scaled_add(factor, &dact.row(at));
+                gradient.obs.row_mut(at + rows).scaled_add(factor, &dnext.row(at));
+            }
+        }
+    }
+}
+
+/// What the last step found; means over the batch.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ActorStep {
-    pub(super) loss: f64,
-    /// Value of the policy's actions, scaled.
+pub(super) struct Found {
+    critic: f64,
+    actor: f64,
+    /// λ-return, scaled.
     q: f64,
-    /// Squared distance from the nearest logged actions.
-    distance: f64,
+    /// Squared distance from logged actions.
+    cloning: f64,
+    u: f64,
+    penalty: f64,
+    /// Share of steps that were not believed.
+    unbelieved: f64,
+}
+
+impl Found {
+    fn guard(&mut self, scored: &Scored) {
+        (self.u, self.penalty) = (scored.u, scored.penalty);
+        let lost = scored.fate.iter().filter(|&&fate| fate == Fate::Unbelieved).count();
+        self.unbelieved = lost as f64 / scored.fate.len().max(1) as f64;
+    }
+
+    fn check(&self, step: u64) -> Result<()> {
+        let fits = |x: f64| x.abs() < f64::from(f32::MAX);
+        match [("critics' loss", self.critic), ("λ-return", self.q)].iter().find(|(_, x)| !fits(*x)) {
+            None => Ok(()),
+            Some((name, x)) => Err(Error::Invalid(format!(
+                "the {name} became {x:.4e} at step {step}; check the data for huge values, or lower the learning rates"
+            ))),
+        }
+    }
+
+    fn numbers(&self) -> [f64; 7] {
+        [self.critic, self.actor, self.q, self.cloning, self.u, self.penalty, self.unbelieved]
+    }
 }
 
 /// What a checkpoint keeps.
 struct State {
-    learner: SacLearner,
-    weight: AdaptiveWeight,
-    /// Of the last steps of critics and actor; the actor does not step every time.
-    losses: Losses,
+    agent: Sac,
+    /// Weights of the data's rows in the cloning loss; none while all count alike.
+    weights: Vec<f32>,
+    found: Found,
 }
 
 impl Checkpoint for State {
     fn save(&self, out: &mut Tensors) {
-        self.learner.save(out);
-        let AdaptiveWeight { log_weight, of_clone, distance, .. } = self.weight;
-        out.put_f64("constraint", &[log_weight, of_clone, distance]);
-        out.put_f64("losses", &[self.losses.critic, self.losses.actor, self.losses.q]);
+        out.put_all("agent", self.agent.save());
+        out.put_f32("weights", &[self.weights.len()], self.weights.clone());
+        out.put_f64("found", &self.found.numbers());
     }
 
     fn load(&mut self, from: &Tensors) -> Result<()> {
-        let kept = from.f64("constraint", 3)?;
-        (self.weight.log_weight, self.weight.of_clone, self.weight.distance) = (kept[0], kept[1], kept[2]);
-        let losses = from.f64("losses", 3)?;
-        (self.losses.critic, self.losses.actor, self.losses.q) = (losses[0], losses[1], losses[2]);
-        self.learner.load(from)
+        self.agent.load(&from.under("agent"))?;
+        let rows = from.shape("weights").map_or(0, |shape| shape.iter().product());
+        self.weights = from.f32("weights", &[rows])?;
+        let [critic, actor, q, cloning, u, penalty, unbelieved] =
+            from.f64("found", 7)?.try_into().expect("seven numbers were asked for");
+        self.found = Found { critic, actor, q, cloning, u, penalty, unbelieved };
+        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | name | page | paper |
 //! |---|---|---|
-//! | `landfall`, the default | [`landfall`] | ours; its constraint is PRDC's (Ran et al. 2023) |
+//! | `landfall`, the default | [`landfall`] | ours |
 //! | `mopo`, `amorel`, `morel-sac`, each with any estimator | [`model_based_sac`] | Algorithms 1 and 2; Yu et al. 2020 |
 //! | `mobile`, with any estimator | [`mobile`] | Sun et al. 2023 |
 //! | `combo` | [`combo`] | Yu et al. 2021 |
@@ -21,7 +21,7 @@ mod session;
 mod train_loop;
 mod sac_learner;
 mod returns;
-pub mod dataset_constraint;
+mod lambda_return;
 pub mod model_based_sac;
 pub mod mobile;
 pub mod combo;

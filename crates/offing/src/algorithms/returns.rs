@@ -3,7 +3,7 @@
 use crate::data::Dataset;
 
 /// Root mean square of the discounted returns that critics learn: rewards are scaled to it.
-const RETURN_SCALE: f64 = 100.0;
+const RETURN_SCALE: f64 = 10.0;
 
 /// The data's discounted returns.
 pub(super) struct Returns {

@@ -134,7 +134,7 @@ impl Adversary {
             pool.for_each_mut(&mut self.real, |_, shard| {
                 let first = shard.shard.rows.start;
                 shard.set_bounds(&self.bounds);
-                shard.load(scaler, real, |i| first + i);
+                shard.load((scaler, None), real, |i| first + i);
                 shard.forward(nets, member);
                 shard.backward(nets, member, |_| scale);
             });
@@ -195,7 +195,7 @@ impl Adversary {
             model.pool.for_each_mut(&mut tasks, |_, (shard, losses)| {
                 let first = shard.shard.rows.start;
                 shard.set_bounds(&self.bounds);
-                shard.load(&model.scaler, imagined, |i| first + i);
+                shard.load((&model.scaler, None), imagined, |i| first + i);
                 shard.forward(nets, elites[e]);
                 shard.losses(nets, losses);
             });

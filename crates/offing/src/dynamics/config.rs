@@ -22,8 +22,15 @@ pub struct EnsembleConfig {
     // Not written down while it is off: models keep the names they had before there was a choice.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub layer_norm: bool,
+    /// Learn (s' − s, r) in units of its columns' deviations, so that small changes are learnt as well as large ones. The
+    /// finished model predicts raw units all the same; its hold-out errors are in deviations.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub standardise_targets: bool,
     /// Learning rate.
     pub lr: f64,
+    /// Learning rate at the last of `max_updates` gradient steps, reached along half a cosine. Without it, the rate stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lr_end: Option<f64>,
     /// Rows of one gradient step, per member.
     pub batch_size: usize,
     /// Weight decay c_l of each hidden layer and of the output, one number more than `hidden` has: the loss has
@@ -59,7 +66,9 @@ impl Default for EnsembleConfig {
             hidden: vec![400; 4],
             activation: Activation::Silu,
             layer_norm: false,
+            standardise_targets: false,
             lr: 1e-3,
+            lr_end: None,
             batch_size: 256,
             decay: vec![2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4],
             max_log_var: 0.5,
@@ -105,6 +114,11 @@ impl EnsembleConfig {
             require!(most != Some(0), "{KEY}.{name}: wanted at least 1, found 0; leave it out for no limit");
         }
         require!(*lr > 0.0 && lr.is_finite(), "{KEY}.lr: wanted a positive number, found {lr}");
+        if let Some(end) = self.lr_end {
+            let (falls, bounded) = (end >= 0.0 && end <= *lr, self.max_updates.is_some());
+            require!(falls, "{KEY}.lr_end: wanted a number from 0 to lr ({lr}), found {end}");
+            require!(bounded, "{KEY}.lr_end: wanted max_updates beside it, found none; a fall needs an end");
+        }
         require!(
             *holdout > 0.0 && *holdout < 1.0 && *holdout_max > 0,
             "{KEY}.holdout: wanted a share between 0 and 1 and holdout_max of at least 1, found {holdout} and \
@@ -113,6 +127,17 @@ impl EnsembleConfig {
         let (low, high) = (self.min_log_var, self.max_log_var);
         require!(low < high, "{KEY}.min_log_var: wanted less than max_log_var ({high}), found {low}");
         Ok(())
+    }
+
+    /// The learning rate of gradient step number `update`, from 1.
+    pub(super) fn lr_at(&self, update: u64) -> f64 {
+        match (self.lr_end, self.max_updates) {
+            (Some(end), Some(last)) => {
+                let done = (update - 1) as f64 / last as f64;
+                end + 0.5 * (self.lr - end) * (1.0 + (std::f64::consts::PI * done).cos())
+            }
+            _ => self.lr,
+        }
     }
 
     /// Refuses too few rows to train on and to hold some out.

@@ -1,8 +1,9 @@
 //! Rows for training: checks, hold-out split, standardisation.
 
+use super::head::Bounds;
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result, invalid, require};
-use crate::nn::{PackedMatrix, Tensors};
+use crate::nn::{Field, MlpEnsemble, PackedMatrix, Tensors};
 use crate::rng::Rng;
 
 /// Input standardisation: (x − mean) / std for each column.
@@ -35,6 +36,11 @@ impl Scaler {
     /// Number of columns.
     pub(crate) fn width(&self) -> usize {
         self.mean.len()
+    }
+
+    /// By how much a standardised column changes when the column changes by 1.
+    pub(super) fn slopes(&self) -> &[f32] {
+        &self.inverse
     }
 
     /// Writes standardised (s, a) into row `to` of `x`.
@@ -71,6 +77,55 @@ impl Scaler {
         let read = |name: &str| from.f32(&format!("{prefix}{name}"), &[width]);
         Ok(Self { mean: read("mean")?, inverse: read("inverse")? })
     }
+}
+
+/// Standardisation of what a model learns, (s' − s, r).
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct TargetScale {
+    mean: Vec<f32>,
+    std: Vec<f32>,
+}
+
+impl TargetScale {
+    /// Means and deviations over the given rows. A constant column counts as having deviation 1.
+    pub(super) fn fit(rows: &Batch, chosen: &[u32]) -> Self {
+        let moments = moments(rows.obs_dim() + 1, chosen, |row, to| read_target(rows, row, to));
+        let mean = moments.iter().map(|(mean, _)| *mean as f32).collect();
+        Self { mean, std: moments.iter().map(|(_, std)| std.map_or(1.0, |std| std as f32)).collect() }
+    }
+
+    /// Standardises a row of targets.
+    pub(super) fn apply(&self, target: &mut [f32]) {
+        let scale = self.mean.iter().zip(&self.std);
+        target.iter_mut().zip(scale).for_each(|(x, (mean, std))| *x = (*x - mean) / std);
+    }
+
+    /// Makes networks that learnt standardised targets predict raw ones: last layers and bounds take the scale in.
+    pub(super) fn fold(&self, stack: &mut MlpEnsemble, bounds: &mut Bounds) {
+        let (last, width) = (stack.shape().layers() - 1, self.mean.len());
+        for net in 0..stack.nets() {
+            let (mut weight, mut bias) = stack.get(net, last, Field::Weight);
+            let inputs = weight.len() / bias.len();
+            for (j, (&mean, &std)) in self.mean.iter().zip(&self.std).enumerate() {
+                weight[j * inputs..(j + 1) * inputs].iter_mut().for_each(|w| *w *= std);
+                bias[j] = bias[j] * std + mean;
+                // The log-variance and both of its bounds move by the same amount.
+                bias[width + j] += 2.0 * std.ln();
+            }
+            stack.set(net, last, Field::Weight, &weight, &bias);
+        }
+        for bound in [&mut bounds.max, &mut bounds.min] {
+            bound.iter_mut().zip(&self.std).for_each(|(b, std)| b.value += 2.0 * f64::from(*std).ln());
+        }
+    }
+}
+
+/// Reads (s' − s, r) of a row.
+pub(super) fn read_target(rows: &Batch, row: usize, to: &mut [f64]) {
+    let (last, change) = to.split_last_mut().expect("a target has the reward at least");
+    let pairs = rows.next_obs.row(row).into_iter().zip(rows.obs.row(row));
+    change.iter_mut().zip(pairs).for_each(|(to, (next, now))| *to = f64::from(*next) - f64::from(*now));
+    *last = f64::from(rows.rew[row]);
 }
 
 /// Reads (s, a) of a row.

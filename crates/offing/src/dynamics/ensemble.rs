@@ -19,7 +19,7 @@
 use ndarray::{Array1, Array3, s};
 
 use super::config::EnsembleConfig;
-use super::data::Scaler;
+use super::data::{Scaler, TargetScale};
 use super::head::{Bounds, Head};
 use super::termination::Termination;
 use super::trainer::{FitProgress, Trainer};
@@ -375,10 +375,11 @@ impl RowIndices<'_> {
     }
 }
 
-/// Mean squared error of each member's means on the rows `held`, over rows and columns of (s' − s, r).
+/// Mean squared error of each member's means on the rows `held`, over rows and columns of (s' − s, r), in the units that
+/// the members learn.
 pub(super) fn holdout_error(
     stack: &MlpEnsemble,
-    scaler: &Scaler,
+    (scaler, targets): (&Scaler, Option<&TargetScale>),
     data: &Batch,
     held: &[u32],
     pool: &ThreadPool,
@@ -394,14 +395,16 @@ pub(super) fn holdout_error(
             scaler.load(&data.obs, &data.act, row as usize, &mut x, i);
         }
         trace.forward(stack.net(member), Weights::Current, &x, rows.len());
+        let mut want = vec![0.0; width];
         for (i, &row) in rows.iter().enumerate() {
             let row = row as usize;
-            for col in 0..width {
-                let got = trace.out.data()[trace.out.at(i, col)];
+            for (col, want) in want.iter_mut().enumerate() {
                 let last = col == width - 1;
-                let want =
-                    if last { data.rew[row] } else { data.next_obs[[row, col]] - data.obs[[row, col]] };
-                *sum += f64::from(got - want).powi(2);
+                *want = if last { data.rew[row] } else { data.next_obs[[row, col]] - data.obs[[row, col]] };
+            }
+            targets.into_iter().for_each(|scale| scale.apply(&mut want));
+            for (col, want) in want.iter().enumerate() {
+                *sum += f64::from(trace.out.get(i, col) - want).powi(2);
             }
         }
     });

@@ -3,7 +3,7 @@
 use ndarray::{Array2, ArrayView1};
 
 use super::config::EnsembleConfig;
-use super::data::{moments, read_input, split};
+use super::data::{moments, read_target, read_input, split};
 use super::ensemble::Ensemble;
 use super::{DynamicsModel, Prediction};
 use crate::batch::{Batch, Mat};
@@ -51,7 +51,7 @@ impl Linear {
             let row = row as usize;
             read_input(rows, row, &mut x[..inputs]);
             standardise(&scale, &mut x);
-            target(rows, row, &mut y);
+            read_target(rows, row, &mut y);
             for (i, &xi) in x.iter().enumerate() {
                 gram[i * size..][..=i].iter_mut().zip(&x).for_each(|(g, xj)| *g += xi * xj);
                 weights.row_mut(i).iter_mut().zip(&y).for_each(|(w, y)| *w += xi * y);
@@ -87,7 +87,7 @@ pub fn compare(
     let (train, held) = split(rows.len(), config.holdout, config.holdout_max, seed);
     let linear = Linear::fit(rows, &train);
     let width = rows.obs_dim() + 1;
-    let spread = scales(width, &train, |row, to| target(rows, row, to));
+    let spread = scales(width, &train, |row, to| read_target(rows, row, to));
     let chosen: Vec<usize> = held.iter().map(|&row| row as usize).collect();
     let held = rows.select(&chosen);
     let Prediction { mean, .. } = model.predict(&held.obs, &held.act);
@@ -115,13 +115,6 @@ pub fn compare(
         elite_mean_by_column: by_elites,
     };
     (comparison, linear)
-}
-
-fn target(rows: &Batch, row: usize, to: &mut [f64]) {
-    let (last, change) = to.split_last_mut().expect("a target has the reward at least");
-    let pairs = rows.next_obs.row(row).into_iter().zip(rows.obs.row(row));
-    change.iter_mut().zip(pairs).for_each(|(to, (next, now))| *to = f64::from(*next) - f64::from(*now));
-    *last = f64::from(rows.rew[row]);
 }
 
 /// Mean and reciprocal standard deviation of each column; a constant column counts as having deviation 1.

@@ -1,6 +1,6 @@
 //! One thread's shard of a member's batch: everything in a gradient step of the model that concerns single rows.
 
-use super::data::Scaler;
+use super::data::{Scaler, TargetScale};
 use super::head::{Bounds, Head};
 use crate::batch::Batch;
 use crate::nn::{MlpEnsemble, Shape, Shard, ThreadPool, Weights};
@@ -33,7 +33,12 @@ impl ModelShard {
     }
 
     /// Reads inputs and targets: row i of this shard is row `row_of(i)` of `data`.
-    pub(super) fn load(&mut self, scaler: &Scaler, data: &Batch, row_of: impl Fn(usize) -> usize) {
+    pub(super) fn load(
+        &mut self,
+        (scaler, targets): (&Scaler, Option<&TargetScale>),
+        data: &Batch,
+        row_of: impl Fn(usize) -> usize,
+    ) {
         let width = self.head.width();
         for i in 0..self.shard.rows.len() {
             if i + Batch::AHEAD < self.shard.rows.len() {
@@ -45,6 +50,7 @@ impl ModelShard {
             let (obs, next) = (data.obs.row(row), data.next_obs.row(row));
             target.iter_mut().zip(next).zip(obs).for_each(|((t, next), obs)| *t = next - obs);
             target[width - 1] = data.rew[row];
+            targets.into_iter().for_each(|scale| scale.apply(target));
         }
     }
 

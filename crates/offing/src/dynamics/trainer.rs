@@ -1,7 +1,7 @@
 //! Training the ensemble: bootstrap, hold-out, early stop per member, and a state that resumes bit for bit.
 
 use super::config::EnsembleConfig;
-use super::data::{Scaler, check_rows, shuffle, split};
+use super::data::{Scaler, TargetScale, check_rows, shuffle, split};
 use super::ensemble::{Ensemble, holdout_error};
 use super::head::Bounds;
 use super::part::{self, ModelShard};
@@ -18,6 +18,8 @@ pub struct Trainer<'a> {
     pool: ThreadPool,
     seed: u64,
     scaler: Scaler,
+    /// Of what is learnt, where it is standardised.
+    targets: Option<TargetScale>,
     report: FitReport,
     train: Vec<u32>,
     held: Vec<u32>,
@@ -90,6 +92,7 @@ impl<'a> Trainer<'a> {
         cfg.validate_for(rows.len())?;
         let (train, held) = split(rows.len(), cfg.holdout, cfg.holdout_max, seed);
         let (scaler, constant_inputs) = Scaler::fit(rows, &train);
+        let targets = cfg.standardise_targets.then(|| TargetScale::fit(rows, &train));
         let report = FitReport { train_rows: train.len(), holdout_rows: held.len(), constant_inputs };
         let (obs, act) = (rows.obs_dim(), rows.act_dim());
         let shape = Shape::new(obs + act, &cfg.hidden, 2 * (obs + 1), cfg.activation);
@@ -105,6 +108,7 @@ impl<'a> Trainer<'a> {
             pool: pool.clone(),
             seed,
             scaler,
+            targets,
             report,
             train,
             held,
@@ -163,7 +167,8 @@ impl<'a> Trainer<'a> {
         let (batch_size, width) = (rows_of(0).len(), self.rows.obs_dim() + 1);
         part::cut(&mut self.shards, self.stack.shape(), batch_size, &self.pool);
         self.state.updates += 1;
-        let step = TrainStep { decay: &self.cfg.decay, ..TrainStep::new(self.cfg.lr, self.state.updates) };
+        let lr = self.cfg.lr_at(self.state.updates);
+        let step = TrainStep { decay: &self.cfg.decay, ..TrainStep::new(lr, self.state.updates) };
         let [dmax, dmin] = &mut self.dbounds;
         dmax.fill(0.0);
         dmin.fill(0.0);
@@ -172,11 +177,11 @@ impl<'a> Trainer<'a> {
         for member in 0..self.cfg.members {
             let rows = rows_of(member);
             assert_eq!(rows.len(), batch_size, "one batch size for all members");
-            let (stack, scaler, batch) = (&self.stack, &self.scaler, self.rows);
+            let (stack, scaler, targets, batch) = (&self.stack, &self.scaler, self.targets.as_ref(), self.rows);
             let scale = 1.0 / (rows.len() * width) as f32;
             self.pool.for_each_mut(&mut self.shards, |_, shard| {
                 let mine = &rows[shard.shard.rows.clone()];
-                shard.load(scaler, batch, |i| mine[i] as usize);
+                shard.load((scaler, targets), batch, |i| mine[i] as usize);
                 shard.forward(stack, member);
                 shard.backward(stack, member, |_| scale);
             });
@@ -199,7 +204,7 @@ impl<'a> Trainer<'a> {
             self.stack.train(&self.pool, member..member + 1, shards.len(), |i| &shards[i].shard, &step);
         }
         let weight = f64::from(self.cfg.bound_weight);
-        let (lr, t) = (self.cfg.lr, self.state.updates);
+        let t = self.state.updates;
         for i in 0..width {
             self.bounds.max[i].step(lr, t, dmax[i] + weight);
             self.bounds.min[i].step(lr, t, dmin[i] - weight);
@@ -208,7 +213,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// The finished model: each member's best weights, elites by hold-out error.
-    pub fn finish(self) -> Result<Ensemble> {
+    pub fn finish(mut self) -> Result<Ensemble> {
         if self.state.best_error.iter().any(|e| !e.is_finite()) {
             return Err(invalid!(
                 "the model was not trained for a whole epoch yet, so no weights have been chosen; train longer"
@@ -217,6 +222,9 @@ impl<'a> Trainer<'a> {
         let mut ranked: Vec<usize> = (0..self.cfg.members).collect();
         ranked.sort_by(|&a, &b| self.state.best_error[a].total_cmp(&self.state.best_error[b]));
         ranked.truncate(self.cfg.elites);
+        if let Some(targets) = &self.targets {
+            targets.fold(&mut self.best, &mut self.bounds);
+        }
         Ok(Ensemble::assemble(self.best, self.scaler, self.bounds, ranked, self.state.best_error, &self.pool))
     }
 
@@ -267,7 +275,7 @@ impl<'a> Trainer<'a> {
 
     fn end_epoch(&mut self) -> Result<FitProgress> {
         let batches = self.state.position;
-        self.state.last_error = holdout_error(&self.stack, &self.scaler, self.rows, &self.held, &self.pool);
+        self.state.last_error = holdout_error(&self.stack, (&self.scaler, self.targets.as_ref()), self.rows, &self.held, &self.pool);
         self.state.epoch += 1;
         let mut improved = false;
         for member in 0..self.cfg.members {

@@ -95,6 +95,11 @@ impl Activations {
     /// Takes `dout` back to the output of the first layer. With `map`, row i of `dout` and of everything computed
     /// here belongs to row `map[i]` of the forward pass (ReLU networks only).
     pub fn backward(&mut self, net: Net<'_>, rows: usize, map: Option<&[u32]>) {
+        self.backward_by(net, Weights::Current, rows, map);
+    }
+
+    /// [`Activations::backward`] through the given copy of the weights, the one that went forward.
+    pub fn backward_by(&mut self, net: Net<'_>, which: Weights, rows: usize, map: Option<&[u32]>) {
         for l in (1..net.shape.layers()).rev() {
             let slope = match self.slope.get(l - 1) {
                 Some(stored) => {
@@ -110,7 +115,8 @@ impl Activations {
             let (below, above) = self.delta.split_at_mut(l);
             let (dy, dx) = (above.first().unwrap_or(&self.dout), &mut below[l - 1]);
             let (layer, panels) = (net.layer(l), 0..net.shape.inputs(l).div_ceil(LANES));
-            backward(net.simd(), Backward { dy, rows, layer, panels, slope, dx, pack: &mut self.pack });
+            let pack = &mut self.pack;
+            backward(net.simd(), Backward { dy, rows, layer, which, panels, slope, dx, pack });
             if let Some(kept) = self.normalised.get(l - 1) {
                 denormalise(net.simd(), Denormalise { kept, rows, map, dx });
             }
@@ -126,10 +132,22 @@ impl Activations {
         cols: std::ops::Range<usize>,
         dx: &mut PackedMatrix,
     ) {
+        self.input_gradient_by(net, Weights::Current, rows, cols, dx);
+    }
+
+    /// [`Activations::input_gradient`] after [`Activations::backward_by`] the same weights.
+    pub fn input_gradient_by(
+        &mut self,
+        net: Net<'_>,
+        which: Weights,
+        rows: usize,
+        cols: std::ops::Range<usize>,
+        dx: &mut PackedMatrix,
+    ) {
         let dy = self.delta.first().unwrap_or(&self.dout);
         let panels = cols.start / LANES..cols.end.div_ceil(LANES);
-        let (layer, slope) = (net.layer(0), Slope::One);
-        backward(net.simd(), Backward { dy, rows, layer, panels, slope, dx, pack: &mut self.pack });
+        let (layer, slope, pack) = (net.layer(0), Slope::One, &mut self.pack);
+        backward(net.simd(), Backward { dy, rows, layer, which, panels, slope, dx, pack });
     }
 
     /// Input of layer `l` (`x` for the first) and the loss's gradient at its output: what a weight gradient needs.

@@ -1,7 +1,7 @@
 //! One dense layer, backward to its input.
 
 use super::buffer::{Buf, LANES, Line, read, write};
-use super::layer::{Ahead, Panel};
+use super::layer::{Ahead, Panel, Weights};
 use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, tiles};
 use super::packed_matrix::PackedMatrix;
 
@@ -10,6 +10,8 @@ pub(super) struct Backward<'a> {
     pub dy: &'a PackedMatrix,
     pub rows: usize,
     pub layer: &'a [Panel],
+    /// Which copy of the layer's weights.
+    pub which: Weights,
     pub panels: std::ops::Range<usize>,
     pub slope: Slope<'a>,
     pub dx: &'a mut PackedMatrix,
@@ -37,15 +39,15 @@ dispatch!(
 
 #[inline(always)]
 fn backward_wide<K: Kernel>(b: Backward<'_>) {
-    let Backward { dy, rows, layer, panels, slope, dx, pack } = b;
+    let Backward { dy, rows, layer, which, panels, slope, dx, pack } = b;
     let (inputs, outputs) = (dx.cols(), dy.cols());
     assert!(rows <= dx.capacity() && rows <= dy.capacity());
     for p in panels {
         if outputs == 1 {
-            backward_column(dy, rows, &layer[0].w, p, slope, dx);
+            backward_column(dy, rows, layer[0].weights(which), p, slope, dx);
             continue;
         }
-        pack_transposed::<K>(layer, inputs, p, pack);
+        pack_transposed::<K>(layer, which, inputs, p, pack);
         assert!(pack.len() >= layer.len() * LANES * LANES && layer.len() == outputs.div_ceil(LANES));
         // As in the forward pass; the next block of Wᵀ lies in sixteen lines of every panel.
         let more = if (p + 1) * LANES < inputs { layer.len() * LANES } else { 0 };
@@ -53,7 +55,7 @@ fn backward_wide<K: Kernel>(b: Backward<'_>) {
         for (row, height) in tiles(rows) {
             ahead.take().for_each(|line| {
                 let at = ((p + 1) * LANES + line % LANES) * LANES;
-                K::prefetch_later(layer[line / LANES].w.as_ptr().wrapping_add(at));
+                K::prefetch_later(layer[line / LANES].weights(which).as_ptr().wrapping_add(at));
             });
             let first = (p * dx.capacity() + row) * LANES;
             for i in 0..height {
@@ -133,10 +135,10 @@ fn backward_column(
 /// Copies columns 16p..16p+16 of Wᵀ into one run; the bias row is left out, and columns beyond the inputs are zero.
 /// Done anew for every use: it costs little beside the product it serves, and there is no stale copy to look after.
 #[inline(always)]
-fn pack_transposed<K: Kernel>(layer: &[Panel], inputs: usize, p: usize, pack: &mut Buf) {
+fn pack_transposed<K: Kernel>(layer: &[Panel], which: Weights, inputs: usize, p: usize, pack: &mut Buf) {
     let used = (inputs - p * LANES).min(LANES);
     for (panel, block) in layer.iter().zip(pack.chunks_exact_mut(LANES * LANES)) {
-        let source = &panel.w[p * LANES * LANES..];
+        let source = &panel.weights(which)[p * LANES * LANES..];
         match source[..used * LANES].try_into() {
             Ok(whole) => K::transpose(whole, block.try_into().expect("a chunk is one block")),
             Err(_) => {

@@ -44,7 +44,7 @@ pub enum Weights {
 
 impl Panel {
     #[inline(always)]
-    fn weights(&self, which: Weights) -> &[f32] {
+    pub(super) fn weights(&self, which: Weights) -> &[f32] {
         match which {
             Weights::Current => &self.w,
             Weights::Target => &self.target,

@@ -148,6 +148,11 @@ impl Fitter {
         Self { lr, decay, steps: 0, shards: Vec::new() }
     }
 
+    /// Changes the learning rate.
+    pub fn set_lr(&mut self, lr: f64) {
+        self.lr = lr;
+    }
+
     /// One step of the first network of `net` on a batch of `rows` rows; returns the loss before it.
     ///
     /// `load(row, x)` fills a row's inputs. `loss(row, out, gradient)` gets its outputs, fills ∂loss/∂outputs, which starts

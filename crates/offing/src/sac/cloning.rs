@@ -34,6 +34,11 @@ impl Cloner {
         Self { objective, fitter: Fitter::new(lr, 0.0) }
     }
 
+    /// Changes the learning rate.
+    pub fn set_lr(&mut self, lr: f64) {
+        self.fitter.set_lr(lr);
+    }
+
     /// The same optimiser after so many steps.
     #[must_use]
     pub fn after(mut self, steps: u64) -> Self {
@@ -43,12 +48,23 @@ impl Cloner {
 
     /// One step of the actor on the batch; returns the mean loss before it.
     pub fn step(&mut self, actor: &mut Actor, pool: &ThreadPool, batch: &Batch) -> Result<f64> {
+        self.step_weighted(actor, pool, batch, |_| 1.0)
+    }
+
+    /// The same with a weight for each row of the batch.
+    pub fn step_weighted(
+        &mut self,
+        actor: &mut Actor,
+        pool: &ThreadPool,
+        batch: &Batch,
+        weight: impl Fn(usize) -> f32 + Sync,
+    ) -> Result<f64> {
         let (objective, [low, high], width) = (self.objective, actor.log_std(), actor.act_dim());
         let scale = 1.0 / batch.len() as f32;
         let load =
             |row: usize, x: &mut [f32]| x.iter_mut().zip(batch.obs.row(row)).for_each(|(x, s)| *x = *s);
         let total = self.fitter.step(&mut actor.net, pool, batch.len(), load, |row, out, gradient| {
-            let mut loss = 0.0;
+            let (mut loss, scale) = (0.0, scale * weight(row));
             for j in 0..width {
                 let (mean, raw, target) = (out[j], out[width + j], batch.act[[row, j]]);
                 let log_std = raw.clamp(low, high);
@@ -71,7 +87,7 @@ impl Cloner {
                 gradient[j] = scale * dmean;
                 gradient[width + j] = scale * dlog;
             }
-            loss
+            f64::from(weight(row)) * loss
         });
         let loss = total / batch.len() as f64;
         if loss.is_finite() {

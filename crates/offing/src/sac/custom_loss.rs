@@ -39,7 +39,7 @@ impl Sac {
         self.prepare(obs.nrows());
         let critics = &self.critics;
         self.pool.for_each_mut(&mut self.shards, |_, shard| {
-            shard.evaluate_at(critics, obs.view(), act.view());
+            shard.evaluate_at(critics, Weights::Current, obs.view(), act.view());
         });
         let mut q = Mat::zeros((critics.nets(), obs.nrows()));
         let mut dq = q.clone();
@@ -112,7 +112,7 @@ impl Sac {
     }
 
     /// Puts the critics' last values into `q`, critics × rows.
-    fn gather_q(&self, q: &mut Mat) {
+    pub(super) fn gather_q(&self, q: &mut Mat) {
         for shard in &self.shards {
             for (i, row) in shard.rows().enumerate() {
                 let values = shard.q[i..].iter().step_by(shard.y.len());

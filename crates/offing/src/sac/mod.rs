@@ -17,6 +17,7 @@
 //! ```
 
 mod actor;
+mod actor_pass;
 mod cloning;
 mod config;
 mod custom_loss;
@@ -27,6 +28,7 @@ mod state;
 mod tests;
 
 pub use actor::Actor;
+pub use actor_pass::ActorPass;
 pub use cloning::{Cloner, Objective};
 pub use config::{Alpha, Order, SacConfig, Schedule, TargetCritics};
 pub use custom_loss::ActorTerms;
@@ -127,6 +129,11 @@ impl Sac {
     /// The configuration this agent was made with.
     pub fn config(&self) -> &SacConfig {
         &self.cfg
+    }
+
+    /// The threads that do its arithmetic.
+    pub fn pool(&self) -> &ThreadPool {
+        &self.pool
     }
 
     /// The critics, current and target.
@@ -267,10 +274,15 @@ impl Sac {
         self.critics.train(&self.pool, 0..self.cfg.critics, shards.len(), |i| &shards[i].critics, &step);
     }
 
-    fn train_actor(&mut self) {
+    /// Counts a step of the actor, and says how it is taken.
+    fn next_actor_step(&mut self) -> TrainStep<'static> {
         let lr = self.cfg.actor_lr * self.cfg.actor_schedule.factor(self.steps.actor);
         self.steps.actor += 1;
-        let step = TrainStep { tau: self.cfg.actor_average, ..TrainStep::new(lr, self.steps.actor) };
+        TrainStep { tau: self.cfg.actor_average, ..TrainStep::new(lr, self.steps.actor) }
+    }
+
+    fn train_actor(&mut self) {
+        let step = self.next_actor_step();
         let shards = &self.shards;
         self.actor.net.train(&self.pool, 0..1, shards.len(), |i| &shards[i].actor, &step);
     }

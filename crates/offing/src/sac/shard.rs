@@ -9,7 +9,7 @@ use std::ops::Range;
 use ndarray::ArrayView2;
 
 use super::{ActorTerms, Sac};
-use crate::batch::Batch;
+use crate::batch::{Batch, Mat};
 use crate::nn::{MlpEnsemble, Noise, PackedMatrix, Shard, TanhGaussianHead, Weights};
 
 /// Rows of the batch, with room for all that is computed from them.
@@ -28,6 +28,8 @@ pub(super) struct UpdateShard {
     dpair: PackedMatrix,
     /// ∂loss/∂a, flat.
     dact: Vec<f32>,
+    /// ∂loss/∂(s, a), flat.
+    pub(super) dinput: Vec<f32>,
     /// The rows whose gradient flows through the critic at work.
     chosen: Vec<u32>,
 }
@@ -57,6 +59,7 @@ impl UpdateShard {
             y: vec![0.0; n],
             dpair: PackedMatrix::new(n, sac.actor.obs_dim() + act),
             dact: vec![0.0; n * act],
+            dinput: Vec::new(),
             chosen: Vec::with_capacity(n),
         }
     }
@@ -85,7 +88,7 @@ impl UpdateShard {
 
     /// The critics at the batch's own actions, and the gradient of mean (Q_j − y)² on its way back.
     pub(super) fn critic_pass(&mut self, c: &UpdateContext<'_>) {
-        self.evaluate_at(c.critics, c.batch.obs.view(), c.batch.act.view());
+        self.evaluate_at(c.critics, Weights::Current, c.batch.obs.view(), c.batch.act.view());
         let (n, scale) = (self.y.len(), 2.0 / c.batch.len() as f32);
         for (j, net) in self.critics.nets.iter_mut().enumerate() {
             for (i, (q, y)) in self.q[j * n..].iter().zip(&self.y).enumerate() {
@@ -145,17 +148,18 @@ impl UpdateShard {
         self.critics.x.load_flat(&self.head.act, self.critics.x.cols() - obs.ncols(), obs.ncols());
     }
 
-    /// Runs all current critics at given rows.
+    /// Runs all critics at given rows.
     pub(super) fn evaluate_at(
         &mut self,
         critics: &MlpEnsemble,
+        which: Weights,
         obs: ArrayView2<'_, f32>,
         act: ArrayView2<'_, f32>,
     ) {
         let (n, first) = (self.y.len(), self.rows().start);
         self.critics.x.load(obs, first, n, 0);
         self.critics.x.load(act, first, n, obs.ncols());
-        self.evaluate(critics, Weights::Current);
+        self.evaluate(critics, which);
     }
 
     /// Runs all critics at their input.
@@ -167,24 +171,52 @@ impl UpdateShard {
         }
     }
 
+    /// Fills `dinput` with the gradient at (s, a), where `dq` is ∂loss/∂Q of all rows of the batch, critics × rows.
+    pub(super) fn input_gradient(&mut self, critics: &MlpEnsemble, which: Weights, dq: &Mat) {
+        let (rows, width) = (self.rows(), self.critics.x.cols());
+        self.dinput.clear();
+        self.dinput.resize(rows.len() * width, 0.0);
+        for j in 0..self.critics.nets.len() {
+            self.go_back(critics, which, j, 0..width, |_, i| dq[[j, rows.start + i]]);
+            for (i, &row) in self.chosen.iter().enumerate() {
+                let to = &mut self.dinput[row as usize * width..][..width];
+                to.iter_mut().enumerate().for_each(|(col, to)| *to += self.dpair.get(i, col));
+            }
+        }
+    }
+
+    /// Takes critic `j` back to columns `cols` of its input, for the rows alone where `dq(q, i)`, ∂loss/∂Q_j of row i, is not
+    /// 0: they are `chosen`, and `dpair` has a row for each.
+    fn go_back(
+        &mut self,
+        critics: &MlpEnsemble,
+        which: Weights,
+        j: usize,
+        cols: Range<usize>,
+        dq: impl Fn(&[f32], usize) -> f32,
+    ) {
+        let net = &mut self.critics.nets[j];
+        self.chosen.clear();
+        for i in 0..self.y.len() {
+            let dq = dq(&self.q, i);
+            if dq != 0.0 {
+                net.dout.set(self.chosen.len(), 0, dq);
+                self.chosen.push(i as u32);
+            }
+        }
+        if !self.chosen.is_empty() {
+            let (of, rows) = (critics.net(j), self.chosen.len());
+            net.backward_by(of, which, rows, Some(&self.chosen));
+            net.input_gradient_by(of, which, rows, cols, &mut self.dpair);
+        }
+    }
+
     /// Adds the gradient at the actions to `dact`, where `dq(q, j, i)` is ∂loss/∂Q_j of row i. Each critic is taken back for
     /// the rows with a gradient alone: with the smallest critic's, that is once for each row, whatever the number of critics.
     fn add_action_gradient(&mut self, critics: &MlpEnsemble, dq: impl Fn(&[f32], usize, usize) -> f32) {
-        let (n, actions) = (self.y.len(), self.actor.x.cols()..self.critics.x.cols());
-        for (j, net) in self.critics.nets.iter_mut().enumerate() {
-            self.chosen.clear();
-            for i in 0..n {
-                let dq = dq(&self.q, j, i);
-                if dq != 0.0 {
-                    net.dout.set(self.chosen.len(), 0, dq);
-                    self.chosen.push(i as u32);
-                }
-            }
-            if self.chosen.is_empty() {
-                continue;
-            }
-            net.backward(critics.net(j), self.chosen.len(), Some(&self.chosen));
-            net.input_gradient(critics.net(j), self.chosen.len(), actions.clone(), &mut self.dpair);
+        let actions = self.actor.x.cols()..self.critics.x.cols();
+        for j in 0..self.critics.nets.len() {
+            self.go_back(critics, Weights::Current, j, actions.clone(), |q, i| dq(q, j, i));
             for (i, &row) in self.chosen.iter().enumerate() {
                 let dact = &mut self.dact[row as usize * actions.len()..][..actions.len()];
                 dact.iter_mut().zip(actions.clone()).for_each(|(to, col)| *to += self.dpair.get(i, col));

@@ -57,6 +57,7 @@ pub use sumo::{ScoreForm, Sumo, SumoConfig, Threshold};
 use ndarray::Array1;
 pub use offing_knn::Neighbors;
 
+use crate::batch::Mat;
 use crate::dynamics::{EnsembleConfig, Members, ModelStep};
 use crate::error::{Error, Result, invalid};
 use crate::nn::ThreadPool;
@@ -116,6 +117,17 @@ pub trait Uncertainty: std::fmt::Debug + Send + Sync {
     /// [`needs`](Self::needs) asks for.
     fn score(&self, step: &ModelStep) -> Result<Array1<f32>>;
 
+    /// Scores, and how they change with the step: the gradient of each row's score by (s, a, s'). What a policy that is
+    /// trained through the model follows back to the data. Without an answer of its own, an estimator's gradient is 0.
+    ///
+    /// # Errors
+    /// As [`score`](Self::score).
+    fn score_gradient(&self, step: &ModelStep) -> Result<ScoreGradient> {
+        let (obs, act) = (&step.batch.obs, &step.batch.act);
+        let [dobs, dact, dnext] = [obs, act, obs].map(|like| Mat::zeros(like.dim()));
+        Ok(ScoreGradient { score: self.score(step)?, obs: dobs, act: dact, next_obs: dnext })
+    }
+
     /// Whether a step must carry every member's prediction: not unless the estimator says so.
     fn needs(&self) -> Members {
         Members::One
@@ -156,6 +168,19 @@ pub trait Uncertainty: std::fmt::Debug + Send + Sync {
         let _ = score;
         None
     }
+}
+
+/// Scores of a step's rows and their gradients.
+#[derive(Clone, Debug)]
+pub struct ScoreGradient {
+    /// One score a row.
+    pub score: Array1<f32>,
+    /// By the states.
+    pub obs: Mat,
+    /// By the actions.
+    pub act: Mat,
+    /// By the next states.
+    pub next_obs: Mat,
 }
 
 /// An estimator's settings: what the list in `registry.rs` needs to know of it.

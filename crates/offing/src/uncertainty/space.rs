@@ -1,9 +1,10 @@
 //! Where neighbours are searched: which columns of a transition, on which scale, by which distance.
 
-use ndarray::{Array2, s};
+use ndarray::{Array1, Array2, s};
 use offing_knn::{Metric, Threads, TreeConfig};
 use serde::{Deserialize, Serialize};
 
+use super::ScoreGradient;
 use super::embedding::{Distortion, Embedding, EmbeddingConfig};
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result, invalid};
@@ -186,6 +187,29 @@ impl Space {
             Some(embedding) => embedding.apply(&points),
             None => points,
         })
+    }
+}
+
+/// From gradients at points to gradients at transitions; not through an embedding.
+impl Space {
+    pub(super) fn split_gradient(&self, score: Array1<f32>, mut slopes: Mat) -> ScoreGradient {
+        if let Some((_, inverse)) = &self.scale {
+            for mut row in slopes.rows_mut() {
+                row.iter_mut().zip(inverse).for_each(|(slope, inverse)| *slope *= inverse);
+            }
+        }
+        let (rows, s, a) = (slopes.nrows(), self.obs_dim, self.act_dim);
+        let (vector, next) = (self.vector, slopes.ncols().saturating_sub(s));
+        let part = |there: bool, from: usize, width: usize| match there {
+            true => slopes.slice(s![.., from..from + width]).to_owned(),
+            false => Mat::zeros((rows, width)),
+        };
+        ScoreGradient {
+            obs: part(true, 0, s),
+            act: part(vector != SearchVector::ObsNext, s, a),
+            next_obs: part(vector != SearchVector::ObsAct, next, s),
+            score,
+        }
     }
 }
 

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use super::embedding::EmbeddingConfig;
 use super::space::{ColumnScale, Distance, SearchVector, Space, tree_config};
-use super::{BuildContext, EstimatorConfig, Uncertainty, finite, quantile};
-use crate::batch::Batch;
+use super::{BuildContext, EstimatorConfig, ScoreGradient, Uncertainty, finite, quantile};
+use crate::batch::{Batch, Mat};
 use crate::dynamics::{EnsembleConfig, ModelStep};
-use crate::error::{Result, require};
+use crate::error::{Result, invalid, require};
 
 /// How the score is searched and written. Defaults are the paper's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -146,6 +146,34 @@ impl Sumo {
         Ok((finite("sumo", scores)?, found))
     }
 
+    /// Scores and their gradients: the nearest logged row pulls, with the slope of Eq. 4, u' = 1 / (1 + d), along the line
+    /// to it.
+    fn gradient_rows(&self, rows: &Batch) -> Result<ScoreGradient> {
+        let (points, k) = (self.space.place(rows)?, self.config.k);
+        let found = self.index.search(points.view(), k)?;
+        let width = self.space.dim();
+        let mut slopes = Mat::zeros((rows.len(), width));
+        for (i, mut slope) in slopes.rows_mut().into_iter().enumerate() {
+            let (distance, id) = (found.distances[[i, k - 1]], found.ids[[i, k - 1]]);
+            if distance > 0.0 {
+                let scale = self.slope_of(distance) / distance;
+                let pairs = points.row(i).into_iter().zip(self.index.row(id as usize));
+                slope.iter_mut().zip(pairs).for_each(|(slope, (x, near))| *slope = scale * (x - near));
+            }
+        }
+        let score = finite("sumo", found.kth().into_iter().map(|d| self.score_of(d)).collect())?;
+        Ok(self.space.split_gradient(score, slopes))
+    }
+
+    /// Derivative of [`Sumo::score_of`].
+    fn slope_of(&self, distance: f32) -> f32 {
+        match self.config.form {
+            ScoreForm::Log1p => 1.0 / (1.0 + distance),
+            ScoreForm::Log => 1.0 / distance,
+            ScoreForm::CrossEntropy => self.space.dim() as f32 / distance,
+        }
+    }
+
     /// Whether each row's score lies above `threshold`: a yes/no search, cheaper than the score.
     pub fn exceeds_rows(&self, rows: &Batch, threshold: f32) -> Result<Vec<bool>> {
         require!(!threshold.is_nan(), "sumo: wanted a number as threshold, found NaN");
@@ -209,6 +237,17 @@ impl Sumo {
 impl Uncertainty for Sumo {
     fn score(&self, step: &ModelStep) -> Result<Array1<f32>> {
         self.score_rows(&step.batch)
+    }
+
+    fn score_gradient(&self, step: &ModelStep) -> Result<ScoreGradient> {
+        // Other distances do not pull along the line to a neighbour, and an embedding is not taken back.
+        match self.config.metric == Distance::Euclidean && self.config.embedding.is_none() {
+            true => self.gradient_rows(&step.batch),
+            false => Err(invalid!(
+                "sumo: wanted metric = \"euclidean\" without an embedding for the score's gradient, found another; Landfall \
+                 needs the gradient"
+            )),
+        }
     }
 
     fn warning(&self) -> Option<String> {
