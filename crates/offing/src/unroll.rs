@@ -2,7 +2,7 @@
 //! weights. Where [`rollout`](crate::rollout) samples rows to learn values from, this follows how each action changes
 //! what comes after it.
 
-use ndarray::{Array1, Array2, Axis, concatenate, s};
+use ndarray::{Array1, Array2, ArrayView2, Axis, concatenate, s};
 
 use crate::batch::{Batch, Mat};
 use crate::dynamics::{DynamicsModel, Ensemble, MeanStep, Members, ModelStep};
@@ -40,13 +40,20 @@ pub struct UnrollGradient {
 }
 
 impl Unroll {
-    /// Room for `rows` trajectories of `length` steps and as many anchored states.
-    pub fn new(actor: &Actor, model: &Ensemble, rows: usize, length: usize, pool: &ThreadPool) -> Self {
+    /// Room for `rows` trajectories of `length` steps and `anchors` anchored states.
+    pub fn new(
+        actor: &Actor,
+        model: &Ensemble,
+        (rows, length): (usize, usize),
+        anchors: usize,
+        pool: &ThreadPool,
+    ) -> Self {
         let all = (length + 1) * rows;
+        let trajectory = std::iter::repeat_n(rows, length + 1);
         Self {
-            passes: (0..length + 2).map(|_| ActorPass::new(actor, rows, pool)).collect(),
+            passes: std::iter::once(anchors).chain(trajectory).map(|n| ActorPass::new(actor, n, pool)).collect(),
             steps: (0..length).map(|_| MeanStep::new(model, rows)).collect(),
-            anchored: Mat::zeros((rows, actor.act_dim())),
+            anchored: Mat::zeros((anchors, actor.act_dim())),
             obs: Mat::zeros((all, actor.obs_dim())),
             act: Mat::zeros((all, actor.act_dim())),
             rew: Array2::zeros((length, rows)),
@@ -61,7 +68,7 @@ impl Unroll {
 
     /// Number of trajectories.
     pub fn rows(&self) -> usize {
-        self.anchored.nrows()
+        self.rew.ncols()
     }
 
     /// The states, H + 1 times as many rows as trajectories, step after step.
@@ -131,7 +138,7 @@ impl Unroll {
         ModelStep { member: member.into(), prediction, ..ModelStep::of_rows(batch) }
     }
 
-    /// Actions at states of the data, as many as there are trajectories, standardised.
+    /// Actions at states of the data, standardised.
     pub fn anchor(&mut self, actor: &Actor, pool: &ThreadPool, obs: &Mat) -> &Mat {
         self.anchored = self.passes[0].forward(actor, pool, obs);
         &self.anchored
@@ -171,6 +178,6 @@ impl Unroll {
 }
 
 /// Rows of both, one after another.
-pub(crate) fn stack(above: &Mat, below: &Mat) -> Mat {
-    concatenate(Axis(0), &[above.view(), below.view()]).expect("matrices of one width")
+pub(crate) fn stack(above: ArrayView2<'_, f32>, below: ArrayView2<'_, f32>) -> Mat {
+    concatenate(Axis(0), &[above, below]).expect("matrices of one width")
 }

@@ -83,6 +83,8 @@ impl WarmStart {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UnrollConfig {
+    /// Trajectories of an update: they begin at the next states of the batch's first rows.
+    pub starts: usize,
     /// Steps of a trajectory (H).
     pub length: usize,
     /// Weight of longer returns: 0 trusts the critics after one step, 1 only at the end (λ).
@@ -124,7 +126,7 @@ impl Default for WarmStart {
 
 impl Default for UnrollConfig {
     fn default() -> Self {
-        Self { length: 5, lambda: 0.95 }
+        Self { starts: 128, length: 5, lambda: 0.95 }
     }
 }
 
@@ -146,6 +148,9 @@ impl Algorithm for LandfallConfig {
     }
 
     fn validate(&self) -> Result<()> {
+        let (starts, batch) = (self.unroll.starts, self.train.batch);
+        let fits = (1..=batch).contains(&starts);
+        ensure(fits, "unroll.starts", &format!("from 1 to {batch} (train.batch)"), starts)?;
         ensure(self.unroll.length > 0, "unroll.length", "at least 1", self.unroll.length)?;
         let lambda = self.unroll.lambda;
         ensure((0.0..=1.0).contains(&lambda), "unroll.lambda", "a number from 0 to 1", lambda)?;
@@ -172,8 +177,8 @@ impl Algorithm for LandfallConfig {
         let returns = Returns::of(data, self.sac.gamma);
         let sac = self.sac.over(self.train.steps.saturating_sub(self.warm_start.steps));
         let agent = Sac::new(&sac, obs_dim, act_dim, session.pool, &mut session.rng("init", 0))?;
-        let mut unroll =
-            Unroll::new(&agent.actor, &model, self.train.batch, self.unroll.length, session.pool);
+        let UnrollConfig { starts, length, .. } = self.unroll;
+        let mut unroll = Unroll::new(&agent.actor, &model, (starts, length), self.train.batch, session.pool);
         let mut state = State { agent, weights: Vec::new(), found: Found::default() };
         let mut train = TrainLoop::start(session, &self.train, 1, &mut state)?;
         let mut cloner = Cloner::new(Objective::Mse, self.warm_start.lr).after(train.status.step);
@@ -187,7 +192,7 @@ impl Algorithm for LandfallConfig {
             let mut rng = session.rng("batch", step.index);
             let picks: Vec<usize> = (0..self.train.batch).map(|_| rng.below(data.rows.len())).collect();
             gather(&data.rows, &picks, &mut batch);
-            let next_obs = batch.next_obs.clone();
+            let start = batch.next_obs.slice(s![..starts, ..]).to_owned();
             standardiser.apply(&mut batch.obs);
             batch.rew *= returns.scale;
             let State { agent, weights, found } = &mut state;
@@ -207,7 +212,7 @@ impl Algorithm for LandfallConfig {
                     agent.set_actor(&clone);
                 }
             } else {
-                timer.time("unroll", || unroll.forward(&agent.actor, &model, &standardiser, pool, &next_obs));
+                timer.time("unroll", || unroll.forward(&agent.actor, &model, &standardiser, pool, &start));
                 let scored = timer.time("search", || guard.score(&unroll, &model, &returns))?;
                 let y = timer.time("actor", || {
                     let anchored = unroll.anchor(&agent.actor, pool, &batch.obs);
@@ -341,8 +346,9 @@ impl LandfallConfig {
         let places: Vec<usize> = picks.iter().map(|&(t, i)| t * rows + i).collect();
         let mut imagined = unroll.obs().select(ndarray::Axis(0), &places);
         standardiser.apply(&mut imagined);
-        let obs = stack(&batch.obs, &imagined);
-        let act = stack(&batch.act, &unroll.act().select(ndarray::Axis(0), &places));
+        let obs = stack(batch.obs.slice(s![..rows, ..]), imagined.view());
+        let imagined = unroll.act().select(ndarray::Axis(0), &places);
+        let act = stack(batch.act.slice(s![..rows, ..]), imagined.view());
         // A trajectory counts as far as it is believed, and not at all after a terminal.
         let counts = |i: usize| {
             let (t, i) = picks[i];

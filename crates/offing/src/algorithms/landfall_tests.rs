@@ -55,7 +55,7 @@ impl Case {
         batch.done = column(&given, "done", BATCH).mapv(|d| d > 0.5);
         let sac = SacConfig { hidden: vec![32, 20], critics: 3, critic_layer_norm: true, ..SacConfig::default() };
         let cfg = LandfallConfig {
-            unroll: UnrollConfig { length: 4, lambda: 0.9 },
+            unroll: UnrollConfig { length: 4, lambda: 0.9, ..UnrollConfig::default() },
             anchor: Anchor { weight: 0.4, selectivity: 0.0 },
             pessimism: Pessimism::PenalizeExcess { lambda: 0.5, quantile: 0.5 },
             sac,
@@ -86,7 +86,7 @@ fn a_step_of_actor_and_critics_equals_pytorch() {
     for threads in [1, 2] {
         let mut case = Case::new(threads);
         let standardiser = Standardiser::identity(5);
-        let mut unroll = Unroll::new(&case.agent.actor, &case.model, BATCH, 4, &case.pool);
+        let mut unroll = Unroll::new(&case.agent.actor, &case.model, (BATCH, 4), BATCH, &case.pool);
         unroll.forward(&case.agent.actor, &case.model, &standardiser, &case.pool, &case.batch.next_obs);
         let scored = case.guard().score(&unroll, &case.model, &case.returns).unwrap();
         let mut found = Found::default();
@@ -159,7 +159,8 @@ fn landfall_config(steps: u64) -> LandfallConfig {
     model.ensemble = EnsembleConfig { layer_norm: true, ..model.ensemble };
     let sac = SacConfig { critics: 3, critic_layer_norm: true, actor_average: Some(0.01), ..sac };
     let warm_start = WarmStart { steps: steps / 4, ..WarmStart::default() };
-    LandfallConfig { train, model, sac, warm_start, ..LandfallConfig::default() }
+    let unroll = UnrollConfig { starts: 64, ..UnrollConfig::default() };
+    LandfallConfig { train, model, sac, warm_start, unroll, ..LandfallConfig::default() }
 }
 
 #[test]

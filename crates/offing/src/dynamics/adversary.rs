@@ -123,7 +123,7 @@ impl Adversary {
             return Err(self.not_finite("the mean of advantage · log-likelihood", adversarial));
         }
         let (pool, scaler) = (&model.pool, &model.scaler);
-        part::cut(&mut self.real, self.moments.shape(), real.len(), pool);
+        part::cut(&mut self.real, self.moments.shape(), real.len(), pool, 0.0);
         let (rows, width) = (imagined.len(), model.obs_dim() + 1);
         let scale = 1.0 / (real.len() * width) as f32;
         let step = TrainStep { decay: &self.cfg.decay, ..TrainStep::new(self.cfg.lr, self.steps) };
@@ -184,7 +184,7 @@ impl Adversary {
         for (e, (shards, out)) in self.imagined.iter_mut().zip(log_density.chunks_exact_mut(rows)).enumerate()
         {
             let nets = &self.moments;
-            part::cut(shards, nets.shape(), rows, &model.pool);
+            part::cut(shards, nets.shape(), rows, &model.pool, 0.0);
             let mut rest = out;
             let mut tasks = Vec::with_capacity(shards.len());
             for shard in shards.iter_mut() {

@@ -26,6 +26,10 @@ pub struct EnsembleConfig {
     /// finished model predicts raw units all the same; its hold-out errors are in deviations.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub standardise_targets: bool,
+    /// How means are fitted: 0 by likelihood, 1 by squared error; deviations are fitted by likelihood in any case (β-NLL,
+    /// Seitzer et al. 2022). By likelihood a network cares less for steps that it finds hard.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub beta: f32,
     /// Learning rate.
     pub lr: f64,
     /// Learning rate at the last of `max_updates` gradient steps, reached along half a cosine. Without it, the rate stays.
@@ -58,6 +62,10 @@ pub struct EnsembleConfig {
     pub max_updates: Option<u64>,
 }
 
+fn is_zero(x: &f32) -> bool {
+    *x == 0.0
+}
+
 impl Default for EnsembleConfig {
     fn default() -> Self {
         Self {
@@ -67,6 +75,7 @@ impl Default for EnsembleConfig {
             activation: Activation::Silu,
             layer_norm: false,
             standardise_targets: false,
+            beta: 0.0,
             lr: 1e-3,
             lr_end: None,
             batch_size: 256,
@@ -114,6 +123,8 @@ impl EnsembleConfig {
             require!(most != Some(0), "{KEY}.{name}: wanted at least 1, found 0; leave it out for no limit");
         }
         require!(*lr > 0.0 && lr.is_finite(), "{KEY}.lr: wanted a positive number, found {lr}");
+        let beta = self.beta;
+        require!((0.0..=1.0).contains(&beta), "{KEY}.beta: wanted a number from 0 to 1, found {beta}");
         if let Some(end) = self.lr_end {
             let (falls, bounded) = (end >= 0.0 && end <= *lr, self.max_updates.is_some());
             require!(falls, "{KEY}.lr_end: wanted a number from 0 to lr ({lr}), found {end}");

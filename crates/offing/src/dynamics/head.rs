@@ -48,6 +48,8 @@ pub(super) struct Head {
     pub(super) target: Vec<f32>,
     max: Vec<f32>,
     min: Vec<f32>,
+    /// Entries' losses are weighted by their variance to this power, which counts as a constant.
+    beta: f32,
     /// Each row's weight in the loss, once for every entry.
     scale: Vec<f32>,
     /// Each row's contribution to the gradients of the bounds.
@@ -67,6 +69,7 @@ impl Head {
             target: flat(),
             max: flat(),
             min: flat(),
+            beta: 0.0,
             scale: flat(),
             dmax: flat(),
             dmin: flat(),
@@ -76,6 +79,12 @@ impl Head {
 
     pub(super) fn width(&self) -> usize {
         self.width
+    }
+
+    /// With this weight of the variance in the gradient (β of β-NLL, Seitzer et al. 2022): at 0 means are fitted by
+    /// likelihood, at 1 by squared error.
+    pub(super) fn with_beta(self, beta: f32) -> Self {
+        Self { beta, ..self }
     }
 
     /// Takes over the current bounds; needed once after they changed.
@@ -161,13 +170,15 @@ impl Head {
         let (mean, spread, target) = (&self.mean[..n], &mut self.spread[..n], &mut self.target[..n]);
         let (max, min, loss) = (&self.max[..n], &self.min[..n], &mut self.loss[..n]);
         let (dmax, dmin, scale) = (&mut self.dmax[..n], &mut self.dmin[..n], &self.scale[..n]);
+        let beta = self.beta;
         for i in 0..n {
             let raw = spread[i];
             let (lv, upper, lower) = bound::<A>(raw, max[i], min[i]);
             let (error, precision) = (mean[i] - target[i], exp::<A>(-lv));
             loss[i] = error * error * precision + lv;
-            target[i] = scale[i] * 2.0 * error * precision;
-            let dlv = scale[i] * (1.0 - error * error * precision);
+            let scale = if beta == 0.0 { scale[i] } else { scale[i] * exp::<A>(beta * lv) };
+            target[i] = scale * 2.0 * error * precision;
+            let dlv = scale * (1.0 - error * error * precision);
             // lv = min + softplus(upper − min), upper = max − softplus(max − raw).
             dmin[i] = dlv * (1.0 - lower);
             let dupper = dlv * lower;
@@ -193,6 +204,22 @@ mod tests {
         let upper = max - softplus(max - raw);
         let lv = min + softplus(upper - min);
         (mean - y).powi(2) * (-lv).exp() + lv
+    }
+
+    #[test]
+    fn beta_weighs_an_entry_by_its_variance() {
+        let gradient = |beta: f32| {
+            let mut head = Head::new(1, 1).with_beta(beta);
+            head.set_bounds(&Bounds::new(1, 0.5, -10.0));
+            let (mut out, mut dout) = (PackedMatrix::new(1, 2), PackedMatrix::new(1, 2));
+            out.load_flat(&[0.3, -2.0], 2, 0);
+            head.target[0] = 0.1;
+            head.gradient(Simd::detect(), &out, 1, |_| 1.0, &mut dout);
+            (dout.data()[0], dout.data()[1])
+        };
+        let ((mean, spread), (weighted_mean, weighted_spread)) = (gradient(0.0), gradient(1.0));
+        assert!((weighted_mean - 2.0 * (0.3 - 0.1)).abs() < 1e-6, "squared error: {weighted_mean}");
+        assert!((weighted_spread / spread - weighted_mean / mean).abs() < 1e-6);
     }
 
     #[test]

@@ -15,11 +15,11 @@ pub(super) struct ModelShard {
 }
 
 /// Makes `shards` cover batches of `rows` rows; nothing when they do already.
-pub(super) fn cut(shards: &mut Vec<ModelShard>, shape: &Shape, rows: usize, pool: &ThreadPool) {
+pub(super) fn cut(shards: &mut Vec<ModelShard>, shape: &Shape, rows: usize, pool: &ThreadPool, beta: f32) {
     if !shards.iter().map(|s| s.shard.rows.clone()).eq(pool.shards(rows)) {
         let width = shape.outputs(shape.layers() - 1) / 2;
         let make = |rows: std::ops::Range<usize>| {
-            let head = Head::new(rows.len(), width);
+            let head = Head::new(rows.len(), width).with_beta(beta);
             ModelShard { shard: Shard::new(shape, rows, 1), head }
         };
         *shards = pool.shards(rows).map(make).collect();

@@ -165,7 +165,7 @@ impl<'a> Trainer<'a> {
     /// negative log-likelihood before it.
     pub fn step_on<'r>(&mut self, rows_of: impl Fn(usize) -> &'r [u32] + Sync) -> Result<f64> {
         let (batch_size, width) = (rows_of(0).len(), self.rows.obs_dim() + 1);
-        part::cut(&mut self.shards, self.stack.shape(), batch_size, &self.pool);
+        part::cut(&mut self.shards, self.stack.shape(), batch_size, &self.pool, self.cfg.beta);
         self.state.updates += 1;
         let lr = self.cfg.lr_at(self.state.updates);
         let step = TrainStep { decay: &self.cfg.decay, ..TrainStep::new(lr, self.state.updates) };
