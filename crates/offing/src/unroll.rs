@@ -5,7 +5,7 @@
 use ndarray::{Array1, Array2, ArrayView2, Axis, concatenate, s};
 
 use crate::batch::{Batch, Mat};
-use crate::dynamics::{DynamicsModel, Ensemble, MeanStep, Members, ModelStep};
+use crate::dynamics::{DynamicsModel, Ensemble, MeanStep, ModelStep};
 use crate::nn::ThreadPool;
 use crate::rollout::LARGEST;
 use crate::sac::{Actor, ActorPass, Sac, Standardiser};
@@ -91,15 +91,17 @@ impl Unroll {
         &self.lost
     }
 
-    /// Rolls out from `start`. The actor sees states through `standardiser`.
+    /// Rolls out from `start`. The actor sees states through `standardiser`. Which member makes which rows changes with
+    /// `turn`.
     pub fn forward(
         &mut self,
         actor: &Actor,
-        model: &Ensemble,
+        (model, turn): (&Ensemble, usize),
         standardiser: &Standardiser,
         pool: &ThreadPool,
         start: &Mat,
     ) {
+        self.steps.iter_mut().for_each(|step| step.turn(model, turn));
         let (rows, mut obs) = (self.rows(), start.clone());
         for t in 0..=self.length() {
             let mut seen = obs.clone();
@@ -125,17 +127,16 @@ impl Unroll {
     }
 
     /// All steps as one, for estimators and termination rules: H × rows rows.
-    pub fn steps(&self, model: &Ensemble, members: Members) -> ModelStep {
+    pub fn steps(&self, model: &Ensemble) -> ModelStep {
         let before = self.length() * self.rows();
         let obs = self.obs.slice(s![..before, ..]).to_owned();
         let next_obs = self.obs.slice(s![self.rows().., ..]).to_owned();
         let act = self.act.slice(s![..before, ..]).to_owned();
         let rew: Array1<f32> = self.rew.iter().copied().collect();
         let done = model.done(&obs, &act, &next_obs);
-        let prediction = (members == Members::All).then(|| model.predict(&obs, &act));
         let batch = Batch { obs, act, rew, next_obs, done };
         let member: Vec<u32> = self.steps.iter().flat_map(|step| step.members().to_vec()).collect();
-        ModelStep { member: member.into(), prediction, ..ModelStep::of_rows(batch) }
+        ModelStep { member: member.into(), ..ModelStep::of_rows(batch) }
     }
 
     /// Actions at states of the data, standardised.

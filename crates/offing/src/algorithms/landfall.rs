@@ -21,7 +21,7 @@ use super::returns::Returns;
 use super::session::{Metrics, Session};
 use super::train_loop::{Checkpoint, TrainLoop};
 use crate::batch::{Batch, Mat};
-use crate::dynamics::{Ensemble, Members};
+use crate::dynamics::{DynamicsModel, Ensemble, Members};
 use crate::error::{Error, Result, ensure};
 use crate::nn::{Tensors, Weights};
 use crate::pessimism::{CalibratedRule, Pessimism, Verdict};
@@ -33,6 +33,8 @@ use crate::unroll::{Unroll, UnrollGradient, stack};
 
 /// Largest weight of a row in the cloning loss, as a multiple of the mean weight.
 const MOST_WEIGHT: f64 = 20.0;
+/// Trajectories of a rollout that gathers states of the policy's own.
+const GATHERED: usize = 50;
 /// Trajectories by which the policy is followed through the model at each evaluation.
 const FOLLOWED: usize = 50;
 
@@ -83,8 +85,13 @@ impl WarmStart {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UnrollConfig {
-    /// Trajectories of an update: they begin at the next states of the batch's first rows.
+    /// Trajectories of an update. They begin at the next states of the batch's first rows, or at states of the policy's own.
     pub starts: usize,
+    /// Share of the trajectories that begin where the policy gets by itself in the model: values are then right on the states
+    /// that it will meet, not only on those that the log has.
+    pub own_states: f64,
+    /// Updates between two rollouts that gather such states, each as long as the log's longest episode, cut by the guard.
+    pub gather_every: u64,
     /// Steps of a trajectory (H).
     pub length: usize,
     /// Weight of longer returns: 0 trusts the critics after one step, 1 only at the end (λ).
@@ -126,7 +133,14 @@ impl Default for WarmStart {
 
 impl Default for UnrollConfig {
     fn default() -> Self {
-        Self { starts: 128, length: 5, lambda: 0.95 }
+        Self { starts: 128, own_states: 0.5, gather_every: 250, length: 10, lambda: 0.95 }
+    }
+}
+
+impl UnrollConfig {
+    /// Trajectories that begin at states of the log.
+    fn logged(&self) -> usize {
+        self.starts - (self.starts as f64 * self.own_states) as usize
     }
 }
 
@@ -152,7 +166,9 @@ impl Algorithm for LandfallConfig {
         let fits = (1..=batch).contains(&starts);
         ensure(fits, "unroll.starts", &format!("from 1 to {batch} (train.batch)"), starts)?;
         ensure(self.unroll.length > 0, "unroll.length", "at least 1", self.unroll.length)?;
-        let lambda = self.unroll.lambda;
+        let UnrollConfig { lambda, own_states, gather_every, .. } = self.unroll;
+        ensure((0.0..=1.0).contains(&own_states), "unroll.own_states", "a number from 0 to 1", own_states)?;
+        ensure(gather_every > 0, "unroll.gather_every", "at least 1", gather_every)?;
         ensure((0.0..=1.0).contains(&lambda), "unroll.lambda", "a number from 0 to 1", lambda)?;
         let lr = self.warm_start.lr;
         ensure(lr > 0.0 && lr.is_finite(), "warm_start.lr", "a positive number", lr)?;
@@ -179,7 +195,8 @@ impl Algorithm for LandfallConfig {
         let agent = Sac::new(&sac, obs_dim, act_dim, session.pool, &mut session.rng("init", 0))?;
         let UnrollConfig { starts, length, .. } = self.unroll;
         let mut unroll = Unroll::new(&agent.actor, &model, (starts, length), self.train.batch, session.pool);
-        let mut state = State { agent, weights: Vec::new(), found: Found::default() };
+        let own = Mat::zeros((0, obs_dim));
+        let mut state = State { agent, weights: Vec::new(), own, found: Found::default() };
         let mut train = TrainLoop::start(session, &self.train, 1, &mut state)?;
         let mut cloner = Cloner::new(Objective::Mse, self.warm_start.lr).after(train.status.step);
         let mut batch = Batch::empty(obs_dim, act_dim);
@@ -192,10 +209,20 @@ impl Algorithm for LandfallConfig {
             let mut rng = session.rng("batch", step.index);
             let picks: Vec<usize> = (0..self.train.batch).map(|_| rng.below(data.rows.len())).collect();
             gather(&data.rows, &picks, &mut batch);
-            let start = batch.next_obs.slice(s![..starts, ..]).to_owned();
+            if !warm && (step.index - self.warm_start.steps).is_multiple_of(self.unroll.gather_every) {
+                let policy = standardiser.fold(&state.agent.actor);
+                state.own = self.gather_states(session, &guard, &model, &policy, step.index)?;
+            }
+            let mut start = batch.next_obs.slice(s![..starts, ..]).to_owned();
+            let logged = if state.own.is_empty() { starts } else { self.unroll.logged() };
+            for i in logged..starts {
+                start.row_mut(i).assign(&state.own.row(rng.below(state.own.nrows())));
+                // What ended in the log did not end here.
+                batch.done[i] = false;
+            }
             standardiser.apply(&mut batch.obs);
             batch.rew *= returns.scale;
-            let State { agent, weights, found } = &mut state;
+            let State { agent, weights, found, .. } = &mut state;
             let weight = |i: usize| weights.get(picks[i]).copied().unwrap_or(1.0);
             let (pool, timer) = (session.pool, &mut session.timer);
             if warm {
@@ -212,8 +239,10 @@ impl Algorithm for LandfallConfig {
                     agent.set_actor(&clone);
                 }
             } else {
-                timer.time("unroll", || unroll.forward(&agent.actor, &model, &standardiser, pool, &start));
-                let scored = timer.time("search", || guard.score(&unroll, &model, &returns))?;
+                let by = (&model, step.index as usize);
+                timer.time("unroll", || unroll.forward(&agent.actor, by, &standardiser, pool, &start));
+                let looked_at: Vec<usize> = (0..starts).map(|_| rng.below(length)).collect();
+                let scored = timer.time("search", || guard.score(&unroll, &model, &returns, &looked_at))?;
                 let y = timer.time("actor", || {
                     let anchored = unroll.anchor(&agent.actor, pool, &batch.obs);
                     let danchored = self.anchor_gradient(anchored, &batch.act, weight, found);
@@ -222,7 +251,7 @@ impl Algorithm for LandfallConfig {
                     y
                 });
                 found.critic = timer.time("critics", || {
-                    self.learn_values(agent, &unroll, &standardiser, (&batch, &scored), &y, &returns, &mut rng)
+                    self.learn_values(agent, &unroll, &standardiser, (&batch, logged), &scored, &y, &returns, &mut rng)
                 });
                 agent.sync_targets();
                 found.guard(&scored);
@@ -322,6 +351,28 @@ impl LandfallConfig {
         (gradient, y)
     }
 
+    /// States that the policy reaches in the model, from first states of episodes and from any: as far as the guard lets it.
+    fn gather_states(
+        &self,
+        session: &mut Session<'_>,
+        guard: &Guard<'_>,
+        model: &Ensemble,
+        policy: &Actor,
+        step: u64,
+    ) -> Result<Mat> {
+        let mut rng = session.rng("gather", step);
+        let start = session.sample_starts_with_first(GATHERED, 0.5, &mut rng);
+        let longest = session.data.episodes.iter().map(|episode| episode.len()).max().unwrap_or(1);
+        let rule = match guard.rule.epsilon() {
+            Some(_) => guard.rule.clone(),
+            None => Pessimism::Truncate { alpha: 1.0 }.calibrate(guard.rule.max_score(), &session.data.rows.rew)?,
+        };
+        let mut rollout =
+            ModelRollout { model, estimator: guard.estimator, rule, pool: session.pool, one_member: true };
+        let rows = session.timer.time("gather", || rollout.run(&MeanActions(policy), start, longest, &mut rng))?;
+        Ok(rows.rows.obs)
+    }
+
     /// One step of the critics on logged rows, whose next state begins a trajectory, and on one imagined row of each
     /// trajectory.
     #[allow(clippy::too_many_arguments)]
@@ -330,7 +381,8 @@ impl LandfallConfig {
         agent: &mut Sac,
         unroll: &Unroll,
         standardiser: &Standardiser,
-        (batch, scored): (&Batch, &Scored),
+        (batch, logged): (&Batch, usize),
+        scored: &Scored,
         y: &Array2<f32>,
         returns: &Returns,
         rng: &mut crate::rng::Rng,
@@ -338,7 +390,7 @@ impl LandfallConfig {
         let (steps, rows) = y.dim();
         let gamma = self.sac.gamma as f32;
         let bound = |y: f32| y.clamp(returns.least, returns.most);
-        let mut wanted: Vec<f32> = (0..rows)
+        let mut wanted: Vec<f32> = (0..logged)
             .map(|i| bound(batch.rew[i] + if batch.done[i] { 0.0 } else { gamma * y[[0, i]] }))
             .collect();
         let picks: Vec<(usize, usize)> = (0..rows).map(|i| (rng.below(steps), i)).collect();
@@ -346,16 +398,16 @@ impl LandfallConfig {
         let places: Vec<usize> = picks.iter().map(|&(t, i)| t * rows + i).collect();
         let mut imagined = unroll.obs().select(ndarray::Axis(0), &places);
         standardiser.apply(&mut imagined);
-        let obs = stack(batch.obs.slice(s![..rows, ..]), imagined.view());
+        let obs = stack(batch.obs.slice(s![..logged, ..]), imagined.view());
         let imagined = unroll.act().select(ndarray::Axis(0), &places);
-        let act = stack(batch.act.slice(s![..rows, ..]), imagined.view());
+        let act = stack(batch.act.slice(s![..logged, ..]), imagined.view());
         // A trajectory counts as far as it is believed, and not at all after a terminal.
         let counts = |i: usize| {
             let (t, i) = picks[i];
             !batch.done[i] && (0..=t).all(|t| scored.fate[[t, i]] != Fate::Unbelieved)
                 && (0..t).all(|t| scored.fate[[t, i]] == Fate::GoesOn)
         };
-        let weight = |i: usize| if i < rows || counts(i - rows) { 1.0 } else { 0.0 };
+        let weight = |i: usize| if i < logged || counts(i - logged) { 1.0 } else { 0.0 };
         critic_step(agent, &obs, &act, &wanted.into(), weight)
     }
 
@@ -460,24 +512,31 @@ pub(super) struct Guard<'a> {
 pub(super) struct Scored {
     /// Rewards less penalties, scaled; H × rows.
     rew: Array2<f32>,
-    fate: Array2<Fate>,
+    pub(super) fate: Array2<Fate>,
     /// Factor from rewards to scaled ones.
     reward_scale: f32,
-    /// ∂penalty/∂(s, a, s'), H·rows rows, in raw rewards.
-    slopes: Option<[Mat; 3]>,
+    /// The rows of the steps looked at, and ∂penalty/∂(s, a, s') there, in raw rewards.
+    slopes: Option<(Vec<usize>, [Mat; 3])>,
     /// Means over the steps.
     u: f64,
     penalty: f64,
 }
 
 impl Guard<'_> {
-    pub(super) fn score(&self, unroll: &Unroll, model: &Ensemble, returns: &Returns) -> Result<Scored> {
-        let members = self.estimator.map_or(Members::One, |e| e.needs());
-        let step = unroll.steps(model, members);
+    /// Looks at step `picks[i]` of each trajectory i and lets it stand for all: its penalty counts as often as there are steps.
+    /// That is right on average, and a search for each step would cost more than all else.
+    pub(super) fn score(
+        &self,
+        unroll: &Unroll,
+        model: &Ensemble,
+        returns: &Returns,
+        picks: &[usize],
+    ) -> Result<Scored> {
+        let all = unroll.steps(model);
         let (steps, rows) = unroll.rew().dim();
         let mut rew = unroll.rew().clone();
         let mut fate = Array2::from_shape_fn((steps, rows), |(t, i)| {
-            match (unroll.lost()[[t, i]], step.batch.done[t * rows + i]) {
+            match (unroll.lost()[[t, i]], all.batch.done[t * rows + i]) {
                 (true, _) => Fate::Unbelieved,
                 (_, true) => Fate::Ends,
                 _ => Fate::GoesOn,
@@ -485,14 +544,19 @@ impl Guard<'_> {
         });
         let (mut slopes, mut u, mut penalty) = (None, 0.0, 0.0);
         if let Some(estimator) = self.estimator {
+            let places: Vec<usize> = picks.iter().enumerate().map(|(i, t)| t * rows + i).collect();
+            let mut step = all.select(&places);
+            if estimator.needs() == Members::All {
+                step.prediction = Some(model.predict(&step.batch.obs, &step.batch.act));
+            }
             let found = estimator.score_gradient(&step)?;
             let scores = found.score.to_vec();
             let limit = self.rule.epsilon().unwrap_or(self.rule.max_score());
-            for (at, (&score, cost)) in scores.iter().zip(self.rule.penalties(&scores)).enumerate() {
-                let place = [at / rows, at % rows];
-                rew[place] -= cost;
-                u += f64::from(score) / scores.len() as f64;
-                penalty += f64::from(cost) / scores.len() as f64;
+            for (i, (&score, cost)) in scores.iter().zip(self.rule.penalties(&scores)).enumerate() {
+                let place = [picks[i], i];
+                rew[place] -= steps as f32 * cost;
+                u += f64::from(score) / rows as f64;
+                penalty += f64::from(cost) / rows as f64;
                 if score > limit && limit > 0.0 {
                     fate[place] = match self.rule.verdict(true) {
                         Verdict::Halt => {
@@ -504,13 +568,13 @@ impl Guard<'_> {
                 }
             }
             let mut parts = [found.obs, found.act, found.next_obs];
-            let factors: Vec<f32> = self.rule.penalty_slopes(&scores).collect();
+            let factors: Vec<f32> = self.rule.penalty_slopes(&scores).map(|d| steps as f32 * d).collect();
             for part in &mut parts {
                 for (mut row, &factor) in part.rows_mut().into_iter().zip(&factors) {
                     row *= factor;
                 }
             }
-            slopes = Some(parts);
+            slopes = Some((places, parts));
         }
         rew *= returns.scale;
         Ok(Scored { rew, fate, reward_scale: returns.scale, slopes, u, penalty })
@@ -520,15 +584,13 @@ impl Guard<'_> {
 impl Scored {
     /// Adds what flows through the penalties: `drew` is the loss's gradient at the scaled rewards.
     fn add_gradient(&self, drew: &Array2<f32>, gradient: &mut UnrollGradient) {
-        let Some([dobs, dact, dnext]) = &self.slopes else { return };
+        let Some((places, [dobs, dact, dnext])) = &self.slopes else { return };
         let rows = drew.ncols();
-        for (at, &flow) in drew.iter().enumerate() {
-            if flow != 0.0 {
-                let factor = -flow * self.reward_scale;
-                gradient.obs.row_mut(at).scaled_add(factor, &dobs.row(at));
-                gradient.act.row_mut(at).scaled_add(factor, &dact.row(at));
-                gradient.obs.row_mut(at + rows).scaled_add(factor, &dnext.row(at));
-            }
+        for (i, &at) in places.iter().enumerate() {
+            let factor = -drew[[at / rows, at % rows]] * self.reward_scale;
+            gradient.obs.row_mut(at).scaled_add(factor, &dobs.row(i));
+            gradient.act.row_mut(at).scaled_add(factor, &dact.row(i));
+            gradient.obs.row_mut(at + rows).scaled_add(factor, &dnext.row(i));
         }
     }
 }
@@ -575,6 +637,8 @@ struct State {
     agent: Sac,
     /// Weights of the data's rows in the cloning loss; none while all count alike.
     weights: Vec<f32>,
+    /// States that the policy reached in the model.
+    own: Mat,
     found: Found,
 }
 
@@ -582,6 +646,7 @@ impl Checkpoint for State {
     fn save(&self, out: &mut Tensors) {
         out.put_all("agent", self.agent.save());
         out.put_f32("weights", &[self.weights.len()], self.weights.clone());
+        out.put_f32("own", &[self.own.nrows(), self.own.ncols()], self.own.iter().copied().collect());
         out.put_f64("found", &self.found.numbers());
     }
 
@@ -589,6 +654,8 @@ impl Checkpoint for State {
         self.agent.load(&from.under("agent"))?;
         let rows = from.shape("weights").map_or(0, |shape| shape.iter().product());
         self.weights = from.f32("weights", &[rows])?;
+        let shape = [from.shape("own").map_or(0, |shape| shape[0]), self.own.ncols()];
+        self.own = Mat::from_shape_vec(shape, from.f32("own", &shape)?).expect("the shape was checked");
         let [critic, actor, q, cloning, u, penalty, unbelieved] =
             from.f64("found", 7)?.try_into().expect("seven numbers were asked for");
         self.found = Found { critic, actor, q, cloning, u, penalty, unbelieved };

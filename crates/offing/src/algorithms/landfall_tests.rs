@@ -2,6 +2,7 @@
 
 use ndarray::{Array1, Array2};
 
+use super::lambda_return::Fate;
 use super::landfall::*;
 use super::model_based_sac::ModelBasedSacConfig;
 use super::returns::Returns;
@@ -87,8 +88,10 @@ fn a_step_of_actor_and_critics_equals_pytorch() {
         let mut case = Case::new(threads);
         let standardiser = Standardiser::identity(5);
         let mut unroll = Unroll::new(&case.agent.actor, &case.model, (BATCH, 4), BATCH, &case.pool);
-        unroll.forward(&case.agent.actor, &case.model, &standardiser, &case.pool, &case.batch.next_obs);
-        let scored = case.guard().score(&unroll, &case.model, &case.returns).unwrap();
+        unroll.forward(&case.agent.actor, (&case.model, 0), &standardiser, &case.pool, &case.batch.next_obs);
+        let looked_at: Vec<usize> = column(&case.golden.under("batch"), "looked_at", BATCH).iter().map(|&t| t as usize).collect();
+        let scored = case.guard().score(&unroll, &case.model, &case.returns, &looked_at).unwrap();
+        assert!(scored.fate.iter().any(|&f| f == Fate::Ends) && scored.fate.iter().any(|&f| f == Fate::Unbelieved));
         let mut found = Found::default();
         let anchored = unroll.anchor(&case.agent.actor, &case.pool, &case.batch.obs);
         let danchored = case.cfg.anchor_gradient(anchored, &case.batch.act, |i| case.weight[i], &mut found);

@@ -6,8 +6,8 @@ use super::ensemble::Ensemble;
 use crate::batch::Mat;
 use crate::nn::{PackedMatrix, Shard, Weights};
 
-/// Room for a step of some rows, forward and back. Rows are shared out among the elites in equal blocks: row i always
-/// belongs to the same member, so a trajectory of several steps is one member's.
+/// Room for a step of some rows, forward and back. Rows are shared out among the elites in equal blocks, so
+/// with one turn for all its steps a trajectory is one member's.
 #[derive(Debug)]
 pub struct MeanStep {
     blocks: Vec<Block>,
@@ -42,6 +42,14 @@ impl MeanStep {
             Block { member, shard: Shard::new(shape, rows, 1), dx }
         };
         Self { blocks: elites.iter().enumerate().map(block).filter(|b| !b.shard.rows.is_empty()).collect() }
+    }
+
+    /// Gives each block the member that stands `turn` places further on in the list of elites.
+    pub fn turn(&mut self, model: &Ensemble, turn: usize) {
+        let elites = model.elites();
+        for (i, block) in self.blocks.iter_mut().enumerate() {
+            block.member = elites[(i + turn) % elites.len()];
+        }
     }
 
     /// The mean next states and rewards.
