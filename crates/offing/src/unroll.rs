@@ -51,7 +51,10 @@ impl Unroll {
         let all = (length + 1) * rows;
         let trajectory = std::iter::repeat_n(rows, length + 1);
         Self {
-            passes: std::iter::once(anchors).chain(trajectory).map(|n| ActorPass::new(actor, n, pool)).collect(),
+            passes: std::iter::once(anchors)
+                .chain(trajectory)
+                .map(|n| ActorPass::new(actor, n, pool))
+                .collect(),
             steps: (0..length).map(|_| MeanStep::new(model, rows)).collect(),
             anchored: Mat::zeros((anchors, actor.act_dim())),
             obs: Mat::zeros((all, actor.obs_dim())),

@@ -90,7 +90,11 @@ mod tests {
         (rew, q, fate)
     }
 
-    fn trajectories<'a>(rew: &'a Array2<f32>, q: &'a Array2<f32>, fate: &'a Array2<Fate>) -> Trajectories<'a> {
+    fn trajectories<'a>(
+        rew: &'a Array2<f32>,
+        q: &'a Array2<f32>,
+        fate: &'a Array2<Fate>,
+    ) -> Trajectories<'a> {
         Trajectories { rew: rew.view(), q: q.view(), fate: fate.view(), gamma: 0.9, lambda: 0.7 }
     }
 
@@ -132,7 +136,11 @@ mod tests {
                         rew[[t, i]] += e;
                         total(&rew, &q)
                     });
-                    assert!((by_rew - drew[[t, i]]).abs() < 1e-4, "r {t} {i}: {by_rew} against {}", drew[[t, i]]);
+                    assert!(
+                        (by_rew - drew[[t, i]]).abs() < 1e-4,
+                        "r {t} {i}: {by_rew} against {}",
+                        drew[[t, i]]
+                    );
                 }
             }
         }

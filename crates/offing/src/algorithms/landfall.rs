@@ -204,7 +204,8 @@ impl Algorithm for LandfallConfig {
             let warm = step.index < self.warm_start.steps;
             let session = &mut *train.session;
             if warm && step.index == self.warm_start.steps / 2 {
-                state.weights = session.timer.time("weigh", || self.weigh(&state.agent, data, &standardiser, &returns));
+                state.weights =
+                    session.timer.time("weigh", || self.weigh(&state.agent, data, &standardiser, &returns));
             }
             let mut rng = session.rng("batch", step.index);
             let picks: Vec<usize> = (0..self.train.batch).map(|_| rng.below(data.rows.len())).collect();
@@ -228,10 +229,11 @@ impl Algorithm for LandfallConfig {
             if warm {
                 let y: Array1<f32> = picks.iter().map(|&row| returns.values[row]).collect();
                 cloner.set_lr(self.warm_start.lr_at(step.index));
-                found.cloning = timer.time("cloning", || {
-                    cloner.step_weighted(&mut agent.actor, pool, &batch, weight)
-                })? / act_dim as f64;
-                found.critic = timer.time("critics", || critic_step(agent, &batch.obs, &batch.act, &y, |_| 1.0));
+                found.cloning = timer
+                    .time("cloning", || cloner.step_weighted(&mut agent.actor, pool, &batch, weight))?
+                    / act_dim as f64;
+                found.critic =
+                    timer.time("critics", || critic_step(agent, &batch.obs, &batch.act, &y, |_| 1.0));
                 agent.sync_targets();
                 if step.index + 1 == self.warm_start.steps {
                     // Cloning had moments of its own.
@@ -246,12 +248,22 @@ impl Algorithm for LandfallConfig {
                 let y = timer.time("actor", || {
                     let anchored = unroll.anchor(&agent.actor, pool, &batch.obs);
                     let danchored = self.anchor_gradient(anchored, &batch.act, weight, found);
-                    let (gradient, y) = self.return_gradient(agent, &unroll, &standardiser, &scored, &batch.done, found);
+                    let (gradient, y) =
+                        self.return_gradient(agent, &unroll, &standardiser, &scored, &batch.done, found);
                     unroll.train_actor(agent, &model, &standardiser, pool, (&gradient, &danchored));
                     y
                 });
                 found.critic = timer.time("critics", || {
-                    self.learn_values(agent, &unroll, &standardiser, (&batch, logged), &scored, &y, &returns, &mut rng)
+                    self.learn_values(
+                        agent,
+                        &unroll,
+                        &standardiser,
+                        (&batch, logged),
+                        &scored,
+                        &y,
+                        &returns,
+                        &mut rng,
+                    )
                 });
                 agent.sync_targets();
                 found.guard(&scored);
@@ -259,8 +271,10 @@ impl Algorithm for LandfallConfig {
             found.check(step.index)?;
             let losses = Losses { critic: found.critic, actor: found.actor, q: found.q, ..Losses::default() };
             if train.finish_step(losses) {
-                let policy = standardiser.fold(&if warm { state.agent.actor.clone() } else { state.agent.policy() });
-                let metrics = self.metrics(train.session, &model, &policy, &state.found, &returns, step.index)?;
+                let policy =
+                    standardiser.fold(&if warm { state.agent.actor.clone() } else { state.agent.policy() });
+                let metrics =
+                    self.metrics(train.session, &model, &policy, &state.found, &returns, step.index)?;
                 train.evaluate(&policy, metrics)?;
             }
         }
@@ -296,7 +310,13 @@ impl LandfallConfig {
     }
 
     /// The gradient of weight · mean w·(π(s) − a)² at the actions π(s).
-    pub(super) fn anchor_gradient(&self, anchored: &Mat, act: &Mat, weight: impl Fn(usize) -> f32, found: &mut Found) -> Mat {
+    pub(super) fn anchor_gradient(
+        &self,
+        anchored: &Mat,
+        act: &Mat,
+        weight: impl Fn(usize) -> f32,
+        found: &mut Found,
+    ) -> Mat {
         let mut gradient = anchored - act;
         found.cloning = gradient.mapv(|e| f64::from(e * e)).mean().unwrap_or(0.0);
         let scale = 2.0 * self.anchor.weight / gradient.len().max(1) as f32;
@@ -321,27 +341,34 @@ impl LandfallConfig {
         let (gamma, lambda) = (self.sac.gamma as f32, self.unroll.lambda);
         let mut obs = unroll.obs().clone();
         standardiser.apply(&mut obs);
-        let (dobs, dact, (drew, y)) = agent.value_gradient(Weights::Target, (&obs, unroll.act()), |values, dq| {
-            let smallest: Vec<usize> = values
-                .columns()
-                .into_iter()
-                .map(|q| (0..q.len()).fold(0, |best, j| if q[j] < q[best] { j } else { best }))
-                .collect();
-            let q = Array2::from_shape_fn((steps + 1, rows), |(t, i)| {
-                let at = t * rows + i;
-                values[[smallest[at], at]]
+        let (dobs, dact, (drew, y)) =
+            agent.value_gradient(Weights::Target, (&obs, unroll.act()), |values, dq| {
+                let smallest: Vec<usize> = values
+                    .columns()
+                    .into_iter()
+                    .map(|q| (0..q.len()).fold(0, |best, j| if q[j] < q[best] { j } else { best }))
+                    .collect();
+                let q = Array2::from_shape_fn((steps + 1, rows), |(t, i)| {
+                    let at = t * rows + i;
+                    values[[smallest[at], at]]
+                });
+                let view = Trajectories {
+                    rew: scored.rew.view(),
+                    q: q.view(),
+                    fate: scored.fate.view(),
+                    gamma,
+                    lambda,
+                };
+                let y = view.returns();
+                let size = y.row(0).mapv(f32::abs).mean().unwrap_or(0.0).max(1e-6);
+                found.q = f64::from(y.row(0).mean().unwrap_or(0.0));
+                let scale = -1.0 / (size * rows as f32);
+                let (drew, dvalue) = view.gradient(|i| if done[i] { 0.0 } else { scale });
+                for (at, &j) in smallest.iter().enumerate() {
+                    dq[[j, at]] = dvalue[[at / rows, at % rows]];
+                }
+                (drew, y)
             });
-            let view = Trajectories { rew: scored.rew.view(), q: q.view(), fate: scored.fate.view(), gamma, lambda };
-            let y = view.returns();
-            let size = y.row(0).mapv(f32::abs).mean().unwrap_or(0.0).max(1e-6);
-            found.q = f64::from(y.row(0).mean().unwrap_or(0.0));
-            let scale = -1.0 / (size * rows as f32);
-            let (drew, dvalue) = view.gradient(|i| if done[i] { 0.0 } else { scale });
-            for (at, &j) in smallest.iter().enumerate() {
-                dq[[j, at]] = dvalue[[at / rows, at % rows]];
-            }
-            (drew, y)
-        });
         found.actor = f64::from(self.anchor.weight) * found.cloning - found.q.signum();
         let mut gradient = UnrollGradient { obs: dobs, act: dact, rew: &drew * scored.reward_scale };
         for mut row in gradient.obs.rows_mut() {
@@ -365,11 +392,13 @@ impl LandfallConfig {
         let longest = session.data.episodes.iter().map(|episode| episode.len()).max().unwrap_or(1);
         let rule = match guard.rule.epsilon() {
             Some(_) => guard.rule.clone(),
-            None => Pessimism::Truncate { alpha: 1.0 }.calibrate(guard.rule.max_score(), &session.data.rows.rew)?,
+            None => Pessimism::Truncate { alpha: 1.0 }
+                .calibrate(guard.rule.max_score(), &session.data.rows.rew)?,
         };
         let mut rollout =
             ModelRollout { model, estimator: guard.estimator, rule, pool: session.pool, one_member: true };
-        let rows = session.timer.time("gather", || rollout.run(&MeanActions(policy), start, longest, &mut rng))?;
+        let rows =
+            session.timer.time("gather", || rollout.run(&MeanActions(policy), start, longest, &mut rng))?;
         Ok(rows.rows.obs)
     }
 
@@ -404,7 +433,8 @@ impl LandfallConfig {
         // A trajectory counts as far as it is believed, and not at all after a terminal.
         let counts = |i: usize| {
             let (t, i) = picks[i];
-            !batch.done[i] && (0..=t).all(|t| scored.fate[[t, i]] != Fate::Unbelieved)
+            !batch.done[i]
+                && (0..=t).all(|t| scored.fate[[t, i]] != Fate::Unbelieved)
                 && (0..t).all(|t| scored.fate[[t, i]] == Fate::GoesOn)
         };
         let weight = |i: usize| if i < logged || counts(i - logged) { 1.0 } else { 0.0 };
@@ -434,10 +464,10 @@ impl LandfallConfig {
         let longest = episodes.max().unwrap_or(1);
         let mut rng = session.rng("follow", step);
         let start = session.sample_starts_with_first(FOLLOWED, 1.0, &mut rng);
-        let mut rollout = ModelRollout { one_member: true, ..ModelRollout::without_rule(model, session.pool) };
-        let followed = session.timer.time("follow", || {
-            rollout.run(&MeanActions(policy), start, longest, &mut rng)
-        })?;
+        let mut rollout =
+            ModelRollout { one_member: true, ..ModelRollout::without_rule(model, session.pool) };
+        let followed =
+            session.timer.time("follow", || rollout.run(&MeanActions(policy), start, longest, &mut rng))?;
         let per_start = |sum: f64| sum / FOLLOWED as f64;
         metrics.put("model_length", json!(per_start(followed.stats.imagined as f64)));
         metrics.put("model_ended", json!(per_start(followed.stats.terminated as f64)));

@@ -54,7 +54,8 @@ impl Case {
         let given = golden.under("batch");
         let mut batch = data.select(&(0..BATCH).collect::<Vec<_>>());
         batch.done = column(&given, "done", BATCH).mapv(|d| d > 0.5);
-        let sac = SacConfig { hidden: vec![32, 20], critics: 3, critic_layer_norm: true, ..SacConfig::default() };
+        let sac =
+            SacConfig { hidden: vec![32, 20], critics: 3, critic_layer_norm: true, ..SacConfig::default() };
         let cfg = LandfallConfig {
             unroll: UnrollConfig { length: 4, lambda: 0.9, ..UnrollConfig::default() },
             anchor: Anchor { weight: 0.4, selectivity: 0.0 },
@@ -89,9 +90,13 @@ fn a_step_of_actor_and_critics_equals_pytorch() {
         let standardiser = Standardiser::identity(5);
         let mut unroll = Unroll::new(&case.agent.actor, &case.model, (BATCH, 4), BATCH, &case.pool);
         unroll.forward(&case.agent.actor, (&case.model, 0), &standardiser, &case.pool, &case.batch.next_obs);
-        let looked_at: Vec<usize> = column(&case.golden.under("batch"), "looked_at", BATCH).iter().map(|&t| t as usize).collect();
+        let looked_at: Vec<usize> =
+            column(&case.golden.under("batch"), "looked_at", BATCH).iter().map(|&t| t as usize).collect();
         let scored = case.guard().score(&unroll, &case.model, &case.returns, &looked_at).unwrap();
-        assert!(scored.fate.iter().any(|&f| f == Fate::Ends) && scored.fate.iter().any(|&f| f == Fate::Unbelieved));
+        assert!(
+            scored.fate.iter().any(|&f| f == Fate::Ends)
+                && scored.fate.iter().any(|&f| f == Fate::Unbelieved)
+        );
         let mut found = Found::default();
         let anchored = unroll.anchor(&case.agent.actor, &case.pool, &case.batch.obs);
         let danchored = case.cfg.anchor_gradient(anchored, &case.batch.act, |i| case.weight[i], &mut found);

@@ -3,7 +3,7 @@
 use ndarray::{Array2, ArrayView1};
 
 use super::config::EnsembleConfig;
-use super::data::{moments, read_target, read_input, split};
+use super::data::{moments, read_input, read_target, split};
 use super::ensemble::Ensemble;
 use super::{DynamicsModel, Prediction};
 use crate::batch::{Batch, Mat};

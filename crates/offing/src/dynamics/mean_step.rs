@@ -89,7 +89,8 @@ impl MeanStep {
             net.backward(member, rows, None);
             net.input_gradient(member, rows, 0..dx.cols(), dx);
         });
-        let mut gradient = StepGradient { obs: dnext.clone(), act: Mat::zeros((drew.len(), model.act_dim())) };
+        let mut gradient =
+            StepGradient { obs: dnext.clone(), act: Mat::zeros((drew.len(), model.act_dim())) };
         for Block { shard, dx, .. } in &self.blocks {
             for (i, row) in shard.rows.clone().enumerate() {
                 for (j, slope) in model.scaler.slopes().iter().enumerate() {

@@ -177,7 +177,8 @@ impl<'a> Trainer<'a> {
         for member in 0..self.cfg.members {
             let rows = rows_of(member);
             assert_eq!(rows.len(), batch_size, "one batch size for all members");
-            let (stack, scaler, targets, batch) = (&self.stack, &self.scaler, self.targets.as_ref(), self.rows);
+            let (stack, scaler, targets, batch) =
+                (&self.stack, &self.scaler, self.targets.as_ref(), self.rows);
             let scale = 1.0 / (rows.len() * width) as f32;
             self.pool.for_each_mut(&mut self.shards, |_, shard| {
                 let mine = &rows[shard.shard.rows.clone()];
@@ -275,7 +276,13 @@ impl<'a> Trainer<'a> {
 
     fn end_epoch(&mut self) -> Result<FitProgress> {
         let batches = self.state.position;
-        self.state.last_error = holdout_error(&self.stack, (&self.scaler, self.targets.as_ref()), self.rows, &self.held, &self.pool);
+        self.state.last_error = holdout_error(
+            &self.stack,
+            (&self.scaler, self.targets.as_ref()),
+            self.rows,
+            &self.held,
+            &self.pool,
+        );
         self.state.epoch += 1;
         let mut improved = false;
         for member in 0..self.cfg.members {
