@@ -1,5 +1,5 @@
 """One step of Landfall's actor through an unrolled model, and one of its critics, in PyTorch, for
-crates/offing/src/algorithms/landfall_tests.rs.
+crates/offing/src/algorithms/landfall/tests.rs.
 
 The model has layer normalisation and SiLU, the critics layer normalisation and ReLU; the actor's loss is the λ-return of
 trajectories in the model, less a penalty on SUMO's score (k = 1, standardised columns) above the data's median, plus the
@@ -19,7 +19,7 @@ from torch import nn
 from common import mlp, prefixed, save_net
 
 OBS, ACT, HIDDEN, WIDE, BATCH, CRITICS, MEMBERS, ROWS, STEPS = 5, 2, [32, 20], [24, 18], 16, 3, 2, 60, 4
-GAMMA, LAMBDA, TAU, LR, ANCHOR, PENALTY, QUANTILE, REWARD_SCALE = 0.99, 0.9, 0.005, 3e-4, 0.4, 0.5, 0.5, 0.7
+GAMMA, LAMBDA, TAU, LR, ANCHOR, PENALTY, QUANTILE, REWARD_SCALE = 0.99, 0.9, 0.005, 3e-4, 0.4, 0.5, 0.5, 0.1
 
 
 class Normalised(nn.Module):

@@ -60,16 +60,19 @@ fn quickstart_goes_from_nothing_to_two_scored_policies_and_a_report() {
         "hopper-medium-replay (made)",
         "3,000 transitions",
         "verdict: clean",
-        "MOPO+SUMO",
-        "MOPO without a penalty",
+        "Landfall",
+        "a clone of the data",
         "the policies that made the data",
     ];
     for piece in pieces {
         assert!(text.contains(piece), "`{piece}` missing in:\n{text}");
     }
     let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
-    assert!(page.contains("pessimism = ignore") && page.contains("<svg"), "the page shows both runs");
-    assert!(dir.path().join("mopo+sumo/policy.onnx").is_file());
+    assert!(
+        page.contains("landfall") && page.contains("bc") && page.contains("<svg"),
+        "the page shows both runs"
+    );
+    assert!(dir.path().join("landfall/policy.onnx").is_file());
     // A second call finds everything done.
     assert_eq!(stdout(&args), text);
 }

@@ -275,3 +275,16 @@ fn check_index_large(rows: &Array2<f32>, queries: &Array2<f32>) {
         }
     }
 }
+
+#[test]
+fn a_row_is_the_one_given_in_a_built_and_in_an_opened_tree() {
+    let rows = Array2::from_shape_fn((500, 7), |(i, j)| ((i * 37 + j * 11) % 113) as f32 + 0.25);
+    let built = Tree::new(&TreeConfig::default(), rows.view()).unwrap();
+    let file = tempfile::tempdir().unwrap();
+    let file = file.path().join("rows.index");
+    built.save(&file).unwrap();
+    let opened = Tree::open(&file, Threads::Exactly(1)).unwrap();
+    for tree in [&built, &opened] {
+        assert!((0..500).all(|id| tree.row(id) == rows.row(id).to_slice().unwrap()));
+    }
+}

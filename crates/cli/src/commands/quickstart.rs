@@ -25,6 +25,9 @@ use crate::term;
 /// Medium-replay: the data hold good and bad policies, so there is something to gain.
 const DATASET: &str = "hopper-medium-replay";
 
+const LANDFALL_STEPS: u64 = 6000;
+const CLONING_STEPS: u64 = 3000;
+
 const PRESET: &str = include_str!("../../../../presets/quickstart.toml");
 
 #[derive(clap::Args)]
@@ -57,13 +60,12 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     let data = data::read(&path, &ReadOptions { name: Some(recipe.name.clone()), ..ReadOptions::default() })?;
     print_audit(&audit(&data, horizon(&data.name)), Origin::Generated);
 
-    runtime.say("2/4 learning with SUMO's penalty: a dynamics model, then MOPO+SUMO");
-    let Some(sumo) = learn(runtime, args, &path, "mopo+sumo", &[])? else { return Ok(ExitCode::STOPPED) };
-    runtime.say("3/4 learning without a penalty, to see what it is worth");
-    let trusting = ["pessimism={kind=\"ignore\"}".to_string()];
-    let Some(mopo) = learn(runtime, args, &path, "mopo-without-penalty", &trusting)? else {
+    runtime.say("2/4 learning with Landfall: a dynamics model, then a policy through it");
+    let Some(landfall) = learn(runtime, args, &path, "landfall", Some(PRESET))? else {
         return Ok(ExitCode::STOPPED);
     };
+    runtime.say("3/4 cloning the data, to see what that is worth");
+    let Some(clone) = learn(runtime, args, &path, "bc", None)? else { return Ok(ExitCode::STOPPED) };
 
     runtime.say(&format!("4/4 scoring both in the simulator, {} episodes each", args.episodes));
     let envs = runtime.envs(&recipe.task, Physics::default())?;
@@ -71,29 +73,30 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
         let policy = TanhGaussian::load(&dir.join("policy.safetensors"))?;
         Ok(evaluate(&envs, &Deterministic(&policy), args.episodes, args.seed)?)
     };
-    print_scores(&recipe.task, mean_return(&data), &score(&sumo)?, &score(&mopo)?);
+    print_scores(&recipe.task, mean_return(&data), &score(&landfall)?, &score(&clone)?);
     let page = args.dir.join("report.html");
-    RunReport::of(&[&sumo, &mopo])?.document().write_html(&page)?;
-    out!("policy: {}", sumo.join("policy.safetensors").display());
+    RunReport::of(&[&landfall, &clone])?.document().write_html(&page)?;
+    out!("policy: {}", landfall.join("policy.safetensors").display());
     out!("report: {}", page.display());
     Ok(ExitCode::SUCCESS)
 }
 
-/// Trains MOPO+SUMO with `overrides` and returns its directory; `None` when it was stopped.
+/// Trains by `algorithm`, over its own preset or that of the quickstart, and returns the directory; `None` when it was
+/// stopped.
 fn learn(
     runtime: &Runtime,
     args: &Args,
     data: &Path,
-    name: &str,
-    overrides: &[String],
+    algorithm: &str,
+    preset: Option<&str>,
 ) -> Result<Option<PathBuf>> {
-    let steps = args.steps.map(|steps| format!("train.steps={steps}"));
+    let steps = args.steps.unwrap_or(if preset.is_some() { LANDFALL_STEPS } else { CLONING_STEPS });
     let config = RunConfig {
         seed: Some(args.seed),
-        base: Some(read_text(PRESET, "presets/quickstart.toml")?),
-        overrides: overrides.iter().cloned().chain(steps).collect(),
-        dir: Some(args.dir.join(name)),
-        ..RunConfig::new("mopo+sumo", data.display().to_string())
+        base: preset.map(|text| read_text(text, "presets/quickstart.toml")).transpose()?,
+        overrides: vec![format!("train.steps={steps}"), format!("train.evaluate_every={}", steps.min(1000))],
+        dir: Some(args.dir.join(algorithm)),
+        ..RunConfig::new(algorithm, data.display().to_string())
     };
     let mut hooks = runtime.hooks();
     let prepared = prepare(&config, &mut hooks)?;
@@ -102,11 +105,11 @@ fn learn(
     Ok(trained.finished.then_some(trained.dir))
 }
 
-fn print_scores(task: &str, behaviour: Option<f64>, sumo: &Evaluation, mopo: &Evaluation) {
+fn print_scores(task: &str, behaviour: Option<f64>, landfall: &Evaluation, clone: &Evaluation) {
     let normalised = |x: f64| reference(task).map_or("-".into(), |r| format!("{:.1}", r.normalise(x)));
     let learnt =
         |name: &str, e: &Evaluation| vec![name.to_string(), mean_with_error(e), normalised(e.mean())];
-    let mut rows = vec![learnt("MOPO+SUMO", sumo), learnt("MOPO without a penalty", mopo)];
+    let mut rows = vec![learnt("Landfall", landfall), learnt("a clone of the data", clone)];
     if let Some(mean) = behaviour {
         rows.push(vec!["the policies that made the data".into(), number(mean), normalised(mean)]);
     }

@@ -33,8 +33,6 @@ pub mod bc;
 pub mod landfall;
 pub mod registry;
 #[cfg(test)]
-mod landfall_tests;
-#[cfg(test)]
 mod morel_tests;
 #[cfg(test)]
 mod registry_tests;

@@ -31,7 +31,7 @@ macro_rules! presets {
 const ALGORITHMS: &[AlgorithmSpec] = &[
     AlgorithmSpec::new::<LandfallConfig>(
         "landfall",
-        "stays near logged rows, found by search, and learns in rollouts cut where the data end",
+        "follows the gradient of its return through the model, held to the data by search",
         EstimatorUse::Any,
         presets!("": "landfall"),
     ),

@@ -180,8 +180,7 @@ impl<'a> Session<'a> {
         if still > BAD_MODEL || (line > BAD_MODEL && found.elite_mean > 0.05) {
             self.note(
                 "warning: the model hardly predicts these data, so imagined rows will mislead; use more rows or longer \
-                 training (model.ensemble.max_epochs), or learn without a model (`td3bc`, or landfall with \
-                 rollout.real_ratio=1)",
+                 training (model.ensemble.max_updates), or learn without a model (`td3bc`, `iql`)",
             );
         }
     }

@@ -182,3 +182,45 @@ fn bad_data_and_exploding_losses_are_named() {
     let trainer = Trainer::new(&small(), &rows, 0, &ThreadPool::new(1)).unwrap();
     assert_eq!(trainer.report().constant_inputs, [1]);
 }
+
+#[test]
+fn standardised_targets_learn_a_column_of_tiny_changes_and_predict_raw_units() {
+    let mut rows = world(4000, 0);
+    // The second column's changes become a thousand times smaller, the reward's mean far from 0.
+    let (obs, mut next) = (rows.obs.column(1).to_owned(), rows.next_obs.column_mut(1));
+    next.zip_mut_with(&obs, |next, obs| *next = obs + 1e-3 * (*next - obs));
+    rows.rew += 50.0;
+    let cfg = EnsembleConfig {
+        standardise_targets: true,
+        beta: 1.0,
+        lr_end: Some(1e-5),
+        max_updates: Some(1200),
+        max_epochs: None,
+        layer_norm: true,
+        ..small()
+    };
+    let model = fit(&cfg, &rows, 2);
+    let Prediction { mean, std } = model.predict(&rows.obs, &rows.act);
+    let errors = |column: &dyn Fn(usize) -> f32, truth: &dyn Fn(usize) -> f32| {
+        (0..rows.len()).map(|i| f64::from(column(i) - truth(i)).powi(2)).sum::<f64>() / rows.len() as f64
+    };
+    let tiny = errors(&|i| mean[[0, i, 1]] - rows.obs[[i, 1]], &|i| rows.next_obs[[i, 1]] - rows.obs[[i, 1]]);
+    let still = errors(&|_| 0.0, &|i| rows.next_obs[[i, 1]] - rows.obs[[i, 1]]);
+    assert!(tiny < 0.3 * still, "{tiny} against {still}");
+    let reward = errors(&|i| mean[[0, i, 3]], &|i| rows.rew[i]);
+    assert!(reward < 0.2, "{reward}");
+    let spread = std.slice(s![0, .., 1]).mean().unwrap();
+    assert!((5e-5..5e-4).contains(&spread), "the noise of that column is 1e-4, found {spread}");
+}
+
+#[test]
+fn a_learning_rate_that_falls_ends_where_it_should() {
+    let cfg = EnsembleConfig { lr: 1e-3, lr_end: Some(1e-5), max_updates: Some(100), ..small() };
+    assert_eq!(cfg.lr_at(1), 1e-3);
+    assert!((cfg.lr_at(51) - 0.505e-3).abs() < 1e-9 && cfg.lr_at(101) < 1.01e-5);
+    assert_eq!(EnsembleConfig { lr_end: None, ..cfg.clone() }.lr_at(70), 1e-3);
+    let error = EnsembleConfig { max_updates: None, ..cfg.clone() }.validate().unwrap_err().to_string();
+    assert!(error.contains("max_updates"), "{error}");
+    assert!(EnsembleConfig { lr_end: Some(1.0), ..cfg.clone() }.validate().is_err());
+    assert!(EnsembleConfig { beta: 2.0, ..cfg }.validate().is_err());
+}

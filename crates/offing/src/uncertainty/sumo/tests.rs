@@ -230,3 +230,42 @@ proptest! {
         prop_assert!(it.exceeds_rows(&queries, f32::INFINITY).unwrap().iter().all(|e| !*e));
     }
 }
+
+#[test]
+fn gradients_equal_finite_differences() {
+    let (data, queries) = (rows(200, 0), rows(12, 1));
+    for vector in [SearchVector::ObsActNext, SearchVector::ObsAct, SearchVector::ObsNext] {
+        for (columns, form) in
+            [(ColumnScale::Raw, ScoreForm::Log1p), (ColumnScale::Standardised, ScoreForm::Log)]
+        {
+            let it = sumo(SumoConfig { vector, columns, form, ..Default::default() }, &data);
+            let step = |batch: &Batch| ModelStep::of_rows(batch.clone());
+            let found = it.score_gradient(&step(&queries)).unwrap();
+            assert_eq!(found.score, it.score_rows(&queries).unwrap());
+            let slope = |change: &dyn Fn(&mut Batch, f32)| {
+                let at = |e: f32| {
+                    let mut moved = queries.clone();
+                    change(&mut moved, e);
+                    it.score_rows(&moved).unwrap()
+                };
+                (at(2e-3) - at(-2e-3)) / 4e-3
+            };
+            for j in 0..4 {
+                let obs = slope(&|batch, e| batch.obs.column_mut(j).map_inplace(|x| *x += e));
+                let next = slope(&|batch, e| batch.next_obs.column_mut(j).map_inplace(|x| *x += e));
+                let act = slope(&|batch, e| batch.act.column_mut(j % 2).map_inplace(|x| *x += e));
+                for i in 0..queries.len() {
+                    for (want, got) in [
+                        (obs[i], found.obs[[i, j]]),
+                        (next[i], found.next_obs[[i, j]]),
+                        (act[i], found.act[[i, j % 2]]),
+                    ] {
+                        assert!((want - got).abs() < 2e-3, "{vector:?} {form:?} {i} {j}: {want} {got}");
+                    }
+                }
+            }
+        }
+    }
+    let cosine = sumo(SumoConfig { metric: Distance::Cosine, ..Default::default() }, &data);
+    assert!(cosine.score_gradient(&ModelStep::of_rows(queries)).is_err());
+}

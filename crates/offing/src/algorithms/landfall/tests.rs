@@ -2,19 +2,16 @@
 
 use ndarray::{Array1, Array2};
 
-use super::lambda_return::Fate;
-use super::landfall::*;
-use super::model_based_sac::ModelBasedSacConfig;
-use super::returns::Returns;
-use super::tests::{behaviour_return, in_session, outcome, penalise, point_mass_data, small, train_by};
-use crate::batch::{Batch, Mat};
-use crate::dynamics::{Ensemble, EnsembleConfig, Expression, Termination};
-use crate::nn::{Tensors, ThreadPool};
-use crate::pessimism::Pessimism;
-use crate::rng::Rng;
-use crate::sac::{Sac, SacConfig, Standardiser};
+use super::guard::Guard;
+use super::learn::{critic_step, weights_of};
+use super::*;
+use crate::algorithms::model_based_sac::ModelBasedSacConfig;
+use crate::algorithms::tests::{
+    behaviour_return, in_session, outcome, penalise, point_mass_data, small, train_by,
+};
+use crate::dynamics::{EnsembleConfig, Expression, Termination};
+use crate::sac::SacConfig;
 use crate::uncertainty::{ColumnScale, Sumo, SumoConfig, Uncertainty};
-use crate::unroll::Unroll;
 
 const BATCH: usize = 16;
 
@@ -42,7 +39,8 @@ struct Case {
 
 impl Case {
     fn new(threads: usize) -> Self {
-        let golden = Tensors::from_bytes(include_bytes!("../../tests/golden/landfall.safetensors")).unwrap();
+        let golden =
+            Tensors::from_bytes(include_bytes!("../../../tests/golden/landfall.safetensors")).unwrap();
         let (given, rows) = (golden.under("data"), 60);
         let data = Batch {
             obs: mat(&given, "obs", rows, 5),
@@ -71,7 +69,7 @@ impl Case {
         let model = model.with_termination(Termination::Alive(alive));
         let sumo = SumoConfig { columns: ColumnScale::Standardised, ..SumoConfig::default() };
         let sumo = Sumo::new(&sumo, &data, threads).unwrap();
-        let returns = Returns { values: Vec::new(), scale: 0.7, least: -1e6, most: 1e6, mean: 0.0 };
+        let returns = Returns { values: Vec::new(), scale: 0.1, least: -1e6, most: 1e6, mean: 0.0 };
         let weight = column(&given, "weight", BATCH);
         Self { golden, cfg, agent, model, sumo, data, batch, weight, returns, pool }
     }

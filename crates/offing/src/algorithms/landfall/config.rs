@@ -1,0 +1,120 @@
+//! Landfall's settings.
+
+use serde::{Deserialize, Serialize};
+
+use crate::algorithms::config::{ModelConfig, TrainConfig};
+use crate::pessimism::Pessimism;
+use crate::sac::SacConfig;
+use crate::uncertainty::UncertaintyConfig;
+
+/// Settings of Landfall.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LandfallConfig {
+    /// The training loop.
+    pub train: TrainConfig,
+    /// What comes before learning by reinforcement.
+    pub warm_start: WarmStart,
+    /// Trajectories through which the actor learns.
+    pub unroll: UnrollConfig,
+    /// What holds the actor to logged actions.
+    pub anchor: Anchor,
+    /// The dynamics model.
+    pub model: ModelConfig,
+    /// What scores a step. `+ID` in the algorithm's name chooses a kind with its defaults: `mopo+fathom`. What each kind
+    /// computes: docs/estimators.md. A program can register one of its own: `{ kind = "custom", name = "mine" }`.
+    pub uncertainty: UncertaintyConfig,
+    /// What is done about it.
+    pub pessimism: Pessimism,
+    /// Actor and critics. The policy acts without noise and there is no entropy term: `alpha`, `log_std`, `order` and
+    /// `target_floor` play no part.
+    pub sac: SacConfig,
+    /// Let actor and critics see observations with mean 0 and deviation 1. The saved policy takes raw ones.
+    pub standardise: bool,
+}
+
+/// The warm start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WarmStart {
+    /// Gradient steps of cloning and of critics on the data's returns. They count as steps of the training.
+    pub steps: u64,
+    /// First learning rate of cloning; it falls to 0 along half a cosine.
+    pub lr: f64,
+}
+
+impl WarmStart {
+    pub(super) fn lr_at(&self, step: u64) -> f64 {
+        let done = step as f64 / self.steps.max(1) as f64;
+        0.5 * self.lr * (1.0 + (std::f64::consts::PI * done).cos())
+    }
+}
+
+/// Trajectories through which the actor learns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct UnrollConfig {
+    /// Trajectories of an update. They begin at the next states of the batch's first rows, or at states of the policy's own.
+    pub starts: usize,
+    /// Share of the trajectories that begin where the policy gets by itself in the model: values are then right on the states
+    /// that it will meet, not only on those that the log has.
+    pub own_states: f64,
+    /// Updates between two rollouts that gather such states, each as long as the log's longest episode, cut by the guard.
+    pub gather_every: u64,
+    /// Steps of a trajectory (H).
+    pub length: usize,
+    /// Weight of longer returns: 0 trusts the critics after one step, 1 only at the end (λ).
+    pub lambda: f32,
+}
+
+/// The cloning loss beside the return.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Anchor {
+    /// Weight of the mean squared distance from logged actions, beside a return that is divided by its mean size.
+    pub weight: f32,
+    /// How much more rows count that did better than usual for their state: exp(selectivity · A / deviation of A), where A
+    /// is the row's return less the critics' value. 0 counts all rows alike.
+    pub selectivity: f64,
+}
+
+impl Default for LandfallConfig {
+    fn default() -> Self {
+        Self {
+            train: TrainConfig::default(),
+            warm_start: WarmStart::default(),
+            unroll: UnrollConfig::default(),
+            anchor: Anchor::default(),
+            model: ModelConfig::default(),
+            uncertainty: UncertaintyConfig::Sumo(Default::default()),
+            pessimism: Pessimism::PenalizeExcess { lambda: 1.0, quantile: 0.5 },
+            sac: SacConfig::default(),
+            standardise: true,
+        }
+    }
+}
+
+impl Default for WarmStart {
+    fn default() -> Self {
+        Self { steps: 5000, lr: 1e-3 }
+    }
+}
+
+impl Default for UnrollConfig {
+    fn default() -> Self {
+        Self { starts: 128, own_states: 0.5, gather_every: 250, length: 10, lambda: 0.95 }
+    }
+}
+
+impl UnrollConfig {
+    /// Trajectories that begin at states of the log.
+    pub(super) fn logged(&self) -> usize {
+        self.starts - (self.starts as f64 * self.own_states) as usize
+    }
+}
+
+impl Default for Anchor {
+    fn default() -> Self {
+        Self { weight: 0.4, selectivity: 1.0 }
+    }
+}

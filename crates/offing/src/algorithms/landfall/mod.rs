@@ -1,0 +1,324 @@
+//! Landfall: the policy climbs its own return through the model, and search holds it to the data.
+//!
+//! 1. *Warm start.* The actor clones the data and the critics are fitted to its discounted returns. From half-way on,
+//!    rows that did better than usual for their state count more.
+//! 2. *Unrolled returns.* From states of the data, the policy acts for a few steps in the model. The λ-return of that
+//!    trajectory is a differentiable function of the actor's weights: its gradient says how each action changes every
+//!    later state, reward and value. (Dreamer, Hafner et al. 2020, and LEQ, Park & Lee 2025, learn by it, too.)
+//! 3. *Guard.* A step that SUMO's search finds farther from the data than the data's own level costs reward, and the
+//!    gradient of its score (Eq. 4) points back to the nearest logged transition. A step beyond the dataset's largest score
+//!    (Eq. 7 with α = 1) is not believed at all: the trajectory's value is that before it.
+//! 4. *Anchor.* The actor's loss keeps a share of the weighted cloning loss on logged rows (TD3+BC, Fujimoto & Gu 2021).
+
+mod config;
+mod guard;
+mod learn;
+#[cfg(test)]
+mod tests;
+
+pub use config::{Anchor, LandfallConfig, UnrollConfig, WarmStart};
+
+use ndarray::{Array1, s};
+use serde_json::json;
+
+use super::Algorithm;
+use super::config::Blocks;
+use super::lambda_return::Fate;
+use super::returns::Returns;
+use super::session::{Metrics, Session};
+use super::train_loop::{Checkpoint, TrainLoop};
+use crate::batch::{Batch, Mat};
+use crate::dynamics::Ensemble;
+use crate::error::{Error, Result, ensure};
+use crate::nn::{Tensors, ThreadPool};
+use crate::pessimism::Pessimism;
+use crate::replay::gather;
+use crate::rng::Rng;
+use crate::rollout::{BatchPolicy, ModelRollout};
+use crate::sac::{Actor, Cloner, Losses, Objective, Sac, Standardiser};
+use crate::unroll::Unroll;
+use guard::{Guard, Scored};
+use learn::critic_step;
+
+/// Trajectories of a rollout that gathers states of the policy's own.
+const GATHERED: usize = 50;
+/// Trajectories by which the policy is followed through the model at each evaluation.
+const FOLLOWED: usize = 50;
+
+impl Algorithm for LandfallConfig {
+    fn blocks(&self) -> Blocks<'_> {
+        Blocks {
+            model: Some(&self.model),
+            uncertainty: Some(&self.uncertainty),
+            pessimism: Some(&self.pessimism),
+            sac: Some(&self.sac),
+            ..Blocks::new(&self.train)
+        }
+    }
+
+    fn validate(&self) -> Result<()> {
+        let (starts, batch) = (self.unroll.starts, self.train.batch);
+        let fits = (1..=batch).contains(&starts);
+        ensure(fits, "unroll.starts", &format!("from 1 to {batch} (train.batch)"), starts)?;
+        ensure(self.unroll.length > 0, "unroll.length", "at least 1", self.unroll.length)?;
+        let UnrollConfig { lambda, own_states, gather_every, .. } = self.unroll;
+        ensure((0.0..=1.0).contains(&own_states), "unroll.own_states", "a number from 0 to 1", own_states)?;
+        ensure(gather_every > 0, "unroll.gather_every", "at least 1", gather_every)?;
+        ensure((0.0..=1.0).contains(&lambda), "unroll.lambda", "a number from 0 to 1", lambda)?;
+        let lr = self.warm_start.lr;
+        ensure(lr > 0.0 && lr.is_finite(), "warm_start.lr", "a positive number", lr)?;
+        let Anchor { weight, selectivity } = self.anchor;
+        for (key, value) in [("anchor.weight", f64::from(weight)), ("anchor.selectivity", selectivity)] {
+            ensure(value >= 0.0 && value.is_finite(), key, "a number from 0", value)?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, session: &mut Session<'_>) -> Result<Option<Actor>> {
+        let model = session.fit_model(&self.model)?;
+        let estimator = session.build_estimator(&self.uncertainty, &self.pessimism, &model)?;
+        let rule = session.calibrate(self.pessimism, estimator.as_deref())?;
+        let guard = Guard { estimator: estimator.as_deref(), rule };
+        let data = session.data;
+        let (obs_dim, act_dim) = (data.rows.obs_dim(), data.rows.act_dim());
+        let standardiser = match self.standardise {
+            true => Standardiser::of(&data.rows.obs),
+            false => Standardiser::identity(obs_dim),
+        };
+        let returns = Returns::of(data, self.sac.gamma);
+        let sac = self.sac.over(self.train.steps.saturating_sub(self.warm_start.steps));
+        let agent = Sac::new(&sac, obs_dim, act_dim, session.pool, &mut session.rng("init", 0))?;
+        let UnrollConfig { starts, length, .. } = self.unroll;
+        let mut unroll = Unroll::new(&agent.actor, &model, (starts, length), self.train.batch, session.pool);
+        let own = Mat::zeros((0, obs_dim));
+        let mut state = State { agent, weights: Vec::new(), own, found: Found::default() };
+        let mut train = TrainLoop::start(session, &self.train, 1, &mut state)?;
+        let mut cloner = Cloner::new(Objective::Mse, self.warm_start.lr).after(train.status.step);
+        let mut batch = Batch::empty(obs_dim, act_dim);
+        while let Some(step) = train.next(&state)? {
+            let warm = step.index < self.warm_start.steps;
+            let session = &mut *train.session;
+            if warm && step.index == self.warm_start.steps / 2 {
+                state.weights =
+                    session.timer.time("weigh", || self.weigh(&state.agent, data, &standardiser, &returns));
+            }
+            let mut rng = session.rng("batch", step.index);
+            let picks: Vec<usize> = (0..self.train.batch).map(|_| rng.below(data.rows.len())).collect();
+            gather(&data.rows, &picks, &mut batch);
+            if !warm && (step.index - self.warm_start.steps).is_multiple_of(self.unroll.gather_every) {
+                let policy = standardiser.fold(&state.agent.actor);
+                state.own = self.gather_states(session, &guard, &model, &policy, step.index)?;
+            }
+            let mut start = batch.next_obs.slice(s![..starts, ..]).to_owned();
+            let logged = if state.own.is_empty() { starts } else { self.unroll.logged() };
+            for i in logged..starts {
+                start.row_mut(i).assign(&state.own.row(rng.below(state.own.nrows())));
+                // What ended in the log did not end here.
+                batch.done[i] = false;
+            }
+            standardiser.apply(&mut batch.obs);
+            batch.rew *= returns.scale;
+            let State { agent, weights, found, .. } = &mut state;
+            let weight = |i: usize| weights.get(picks[i]).copied().unwrap_or(1.0);
+            let (pool, timer) = (session.pool, &mut session.timer);
+            if warm {
+                let y: Array1<f32> = picks.iter().map(|&row| returns.values[row]).collect();
+                cloner.set_lr(self.warm_start.lr_at(step.index));
+                found.cloning = timer
+                    .time("cloning", || cloner.step_weighted(&mut agent.actor, pool, &batch, weight))?
+                    / act_dim as f64;
+                found.critic =
+                    timer.time("critics", || critic_step(agent, &batch.obs, &batch.act, &y, |_| 1.0));
+                agent.sync_targets();
+                if step.index + 1 == self.warm_start.steps {
+                    // Cloning had moments of its own.
+                    let clone = agent.actor.clone();
+                    agent.set_actor(&clone);
+                }
+            } else {
+                let by = (&model, step.index as usize);
+                timer.time("unroll", || unroll.forward(&agent.actor, by, &standardiser, pool, &start));
+                let looked_at: Vec<usize> = (0..starts).map(|_| rng.below(length)).collect();
+                let scored = timer.time("search", || guard.score(&unroll, &model, &returns, &looked_at))?;
+                let y = timer.time("actor", || {
+                    let anchored = unroll.anchor(&agent.actor, pool, &batch.obs);
+                    let danchored = self.anchor_gradient(anchored, &batch.act, weight, found);
+                    let (gradient, y) =
+                        self.return_gradient(agent, &unroll, &standardiser, &scored, &batch.done, found);
+                    unroll.train_actor(agent, &model, &standardiser, pool, (&gradient, &danchored));
+                    y
+                });
+                found.critic = timer.time("critics", || {
+                    self.learn_values(
+                        agent,
+                        &unroll,
+                        &standardiser,
+                        (&batch, logged),
+                        &scored,
+                        &y,
+                        &returns,
+                        &mut rng,
+                    )
+                });
+                agent.sync_targets();
+                found.guard(&scored);
+            }
+            found.check(step.index)?;
+            let losses = Losses { critic: found.critic, actor: found.actor, q: found.q, ..Losses::default() };
+            if train.finish_step(losses) {
+                let policy =
+                    standardiser.fold(&if warm { state.agent.actor.clone() } else { state.agent.policy() });
+                let metrics =
+                    self.metrics(train.session, &model, &policy, &state.found, &returns, step.index)?;
+                train.evaluate(&policy, metrics)?;
+            }
+        }
+        let policy = standardiser.fold(&state.agent.policy());
+        Ok(train.finish(&policy)?.then_some(policy))
+    }
+}
+
+impl LandfallConfig {
+    /// States that the policy reaches in the model, from first states of episodes and from any: as far as the guard lets it.
+    fn gather_states(
+        &self,
+        session: &mut Session<'_>,
+        guard: &Guard<'_>,
+        model: &Ensemble,
+        policy: &Actor,
+        step: u64,
+    ) -> Result<Mat> {
+        let mut rng = session.rng("gather", step);
+        let start = session.sample_starts_with_first(GATHERED, 0.5, &mut rng);
+        let longest = session.data.episodes.iter().map(|episode| episode.len()).max().unwrap_or(1);
+        let rule = match guard.rule.epsilon() {
+            Some(_) => guard.rule.clone(),
+            None => Pessimism::Truncate { alpha: 1.0 }
+                .calibrate(guard.rule.max_score(), &session.data.rows.rew)?,
+        };
+        let mut rollout =
+            ModelRollout { model, estimator: guard.estimator, rule, pool: session.pool, one_member: true };
+        let rows =
+            session.timer.time("gather", || rollout.run(&MeanActions(policy), start, longest, &mut rng))?;
+        Ok(rows.rows.obs)
+    }
+
+    /// Numbers of an evaluation. The policy is followed through the model from first states of the log.
+    fn metrics(
+        &self,
+        session: &mut Session<'_>,
+        model: &Ensemble,
+        policy: &Actor,
+        found: &Found,
+        returns: &Returns,
+        step: u64,
+    ) -> Result<Metrics> {
+        let mut metrics = Metrics::default();
+        let scale = f64::from(returns.scale);
+        metrics.put("critic_loss", json!(found.critic));
+        metrics.put("q", json!(found.q / scale));
+        metrics.put("data_return", json!(returns.mean));
+        metrics.put("cloning_loss", json!(found.cloning));
+        metrics.put("u_mean", json!(found.u));
+        metrics.put("penalty", json!(found.penalty));
+        metrics.put("unbelieved", json!(found.unbelieved));
+        let episodes = session.data.episodes.iter().map(|episode| episode.len());
+        let longest = episodes.max().unwrap_or(1);
+        let mut rng = session.rng("follow", step);
+        let start = session.sample_starts_with_first(FOLLOWED, 1.0, &mut rng);
+        let mut rollout =
+            ModelRollout { one_member: true, ..ModelRollout::without_rule(model, session.pool) };
+        let followed =
+            session.timer.time("follow", || rollout.run(&MeanActions(policy), start, longest, &mut rng))?;
+        let per_start = |sum: f64| sum / FOLLOWED as f64;
+        metrics.put("model_length", json!(per_start(followed.stats.imagined as f64)));
+        metrics.put("model_ended", json!(per_start(followed.stats.terminated as f64)));
+        metrics.put("model_return", json!(per_start(followed.rows.rew.iter().map(|&r| f64::from(r)).sum())));
+        Ok(metrics)
+    }
+}
+
+/// A policy without its noise, for rollouts.
+struct MeanActions<'a>(&'a Actor);
+
+impl BatchPolicy for MeanActions<'_> {
+    fn obs_dim(&self) -> usize {
+        self.0.obs_dim()
+    }
+
+    fn act_dim(&self) -> usize {
+        self.0.act_dim()
+    }
+
+    fn sample_actions(&self, pool: &ThreadPool, obs: &Mat, _rng: &mut Rng) -> Mat {
+        self.0.mean_batch(pool, obs)
+    }
+}
+
+/// What the last step found; means over the batch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    critic: f64,
+    actor: f64,
+    /// λ-return, scaled.
+    q: f64,
+    /// Squared distance from logged actions.
+    cloning: f64,
+    u: f64,
+    penalty: f64,
+    /// Share of steps that were not believed.
+    unbelieved: f64,
+}
+
+impl Found {
+    fn guard(&mut self, scored: &Scored) {
+        (self.u, self.penalty) = (scored.u, scored.penalty);
+        let lost = scored.fate.iter().filter(|&&fate| fate == Fate::Unbelieved).count();
+        self.unbelieved = lost as f64 / scored.fate.len().max(1) as f64;
+    }
+
+    fn check(&self, step: u64) -> Result<()> {
+        let fits = |x: f64| x.abs() < f64::from(f32::MAX);
+        match [("critics' loss", self.critic), ("λ-return", self.q)].iter().find(|(_, x)| !fits(*x)) {
+            None => Ok(()),
+            Some((name, x)) => Err(Error::Invalid(format!(
+                "the {name} became {x:.4e} at step {step}; check the data for huge values, or lower the learning rates"
+            ))),
+        }
+    }
+
+    fn numbers(&self) -> [f64; 7] {
+        [self.critic, self.actor, self.q, self.cloning, self.u, self.penalty, self.unbelieved]
+    }
+}
+
+/// What a checkpoint keeps.
+struct State {
+    agent: Sac,
+    /// Weights of the data's rows in the cloning loss; none while all count alike.
+    weights: Vec<f32>,
+    /// States that the policy reached in the model.
+    own: Mat,
+    found: Found,
+}
+
+impl Checkpoint for State {
+    fn save(&self, out: &mut Tensors) {
+        out.put_all("agent", self.agent.save());
+        out.put_f32("weights", &[self.weights.len()], self.weights.clone());
+        out.put_f32("own", &[self.own.nrows(), self.own.ncols()], self.own.iter().copied().collect());
+        out.put_f64("found", &self.found.numbers());
+    }
+
+    fn load(&mut self, from: &Tensors) -> Result<()> {
+        self.agent.load(&from.under("agent"))?;
+        let rows = from.shape("weights").map_or(0, |shape| shape.iter().product());
+        self.weights = from.f32("weights", &[rows])?;
+        let shape = [from.shape("own").map_or(0, |shape| shape[0]), self.own.ncols()];
+        self.own = Mat::from_shape_vec(shape, from.f32("own", &shape)?).expect("the shape was checked");
+        let [critic, actor, q, cloning, u, penalty, unbelieved] =
+            from.f64("found", 7)?.try_into().expect("seven numbers were asked for");
+        self.found = Found { critic, actor, q, cloning, u, penalty, unbelieved };
+        Ok(())
+    }
+}
