@@ -117,6 +117,10 @@ fn probe(run: &PreparedRun) -> Result<(Configured, Vec<Option<f64>>)> {
         set.push(format!("rollout.starts={}", rollout.starts.min(STARTS)));
     }
     set.extend(run.configured.algorithm.blocks().model.map(|_| "model.ensemble.max_updates=1".to_string()));
+    // Steps of a warm start cost less than those after it.
+    if run.manifest.settings.contains_key("warm_start") {
+        set.push("warm_start.steps=0".into());
+    }
     let once = TRAINED_ONCE.map(|(table, key, ..)| shortened(&run.manifest.settings, table, key));
     for ((table, key, ..), (steps, _)) in TRAINED_ONCE.iter().zip(once.iter().flatten()) {
         set.push(format!("{table}.{key}={steps}"));
@@ -167,7 +171,7 @@ fn step_cost(run: &PreparedRun, few: &Dataset, pool: &ThreadPool) -> Result<(Vec
             }
         }
         per_step += match phase {
-            "model" | "checkpoint" | "evaluate" => 0.0,
+            "model" | "checkpoint" | "evaluate" | "gather" | "follow" => 0.0,
             "rollout" => {
                 let (probed, wanted) =
                     (probe.algorithm.blocks().rollout, run.configured.algorithm.blocks().rollout);
