@@ -59,7 +59,7 @@ pub struct UnrollConfig {
     /// Share of the trajectories that begin where the policy gets by itself in the model: values are then right on the states
     /// that it will meet, not only on those that the log has.
     pub own_states: f64,
-    /// Updates between two rollouts that gather such states, each as long as the log's longest episode, cut by the guard.
+    /// Updates between two rollouts that gather such states, each as long as the log's longest episode (1000 steps at most), cut by the guard.
     pub gather_every: u64,
     /// Steps of a trajectory (H).
     pub length: usize,

@@ -28,6 +28,7 @@ use super::returns::Returns;
 use super::session::{Metrics, Session};
 use super::train_loop::{Checkpoint, TrainLoop};
 use crate::batch::{Batch, Mat};
+use crate::data::Dataset;
 use crate::dynamics::Ensemble;
 use crate::error::{Error, Result, ensure};
 use crate::nn::{Tensors, ThreadPool};
@@ -42,6 +43,8 @@ use learn::critic_step;
 
 /// Trajectories of a rollout that gathers states of the policy's own.
 const GATHERED: usize = 50;
+/// Longest way of a policy through the model: a log without ends is one episode of a million steps.
+const LONGEST: usize = 1000;
 /// Trajectories by which the policy is followed through the model at each evaluation.
 const FOLLOWED: usize = 50;
 
@@ -190,7 +193,6 @@ impl LandfallConfig {
     ) -> Result<Mat> {
         let mut rng = session.rng("gather", step);
         let start = session.sample_starts_with_first(GATHERED, 0.5, &mut rng);
-        let longest = session.data.episodes.iter().map(|episode| episode.len()).max().unwrap_or(1);
         let rule = match guard.rule.epsilon() {
             Some(_) => guard.rule.clone(),
             None => Pessimism::Truncate { alpha: 1.0 }
@@ -198,6 +200,7 @@ impl LandfallConfig {
         };
         let mut rollout =
             ModelRollout { model, estimator: guard.estimator, rule, pool: session.pool, one_member: true };
+        let longest = longest_episode(session.data);
         let rows =
             session.timer.time("gather", || rollout.run(&MeanActions(policy), start, longest, &mut rng))?;
         Ok(rows.rows.obs)
@@ -222,8 +225,7 @@ impl LandfallConfig {
         metrics.put("u_mean", json!(found.u));
         metrics.put("penalty", json!(found.penalty));
         metrics.put("unbelieved", json!(found.unbelieved));
-        let episodes = session.data.episodes.iter().map(|episode| episode.len());
-        let longest = episodes.max().unwrap_or(1);
+        let longest = longest_episode(session.data);
         let mut rng = session.rng("follow", step);
         let start = session.sample_starts_with_first(FOLLOWED, 1.0, &mut rng);
         let mut rollout =
@@ -236,6 +238,11 @@ impl LandfallConfig {
         metrics.put("model_return", json!(per_start(followed.rows.rew.iter().map(|&r| f64::from(r)).sum())));
         Ok(metrics)
     }
+}
+
+/// How long the policy is followed through the model: as long as the log's longest episode, within reason.
+fn longest_episode(data: &Dataset) -> usize {
+    data.episodes.iter().map(|episode| episode.len()).max().unwrap_or(1).min(LONGEST)
 }
 
 /// A policy without its noise, for rollouts.
