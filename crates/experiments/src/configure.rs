@@ -18,8 +18,8 @@ pub(crate) fn configure(
 }
 
 /// Whether a step of an algorithm is a whole iteration of planning in a model, as long as thousands of gradient steps: it
-/// learns a model, but no learner of gradient steps rolls out in it (MOReL).
+/// learns a model, but has no agent of gradient steps (MOReL).
 pub fn plans(algorithm: &dyn Algorithm) -> bool {
     let blocks = algorithm.blocks();
-    blocks.model.is_some() && blocks.rollout.is_none()
+    blocks.model.is_some() && blocks.sac.is_none()
 }

@@ -131,14 +131,20 @@ mod tests {
 
     #[test]
     fn a_chart_has_one_dataset_and_one_kind_of_steps() {
-        let all = [("mopo", "hopper"), ("morel-sac", "hopper"), ("morel+sumo", "hopper"), ("mopo", "ant")];
+        let all = [
+            ("mopo", "hopper"),
+            ("landfall", "hopper"),
+            ("morel-sac", "hopper"),
+            ("morel+sumo", "hopper"),
+            ("mopo", "ant"),
+        ];
         let runs = label_runs(all.iter().map(|(algorithm, dataset)| run(algorithm, dataset)).collect());
         let found: Vec<(String, &str, usize)> =
             charts(&runs).into_iter().map(|c| (c.name, c.steps, c.groups.len())).collect();
-        let wanted = [("ant", "steps", 1), ("hopper", "iterations of planning", 1), ("hopper", "steps", 2)];
+        let wanted = [("ant", "steps", 1), ("hopper", "iterations of planning", 1), ("hopper", "steps", 3)];
         assert_eq!(found, wanted.map(|(name, steps, groups)| (name.to_string(), steps, groups)));
         assert!(charts(&runs).iter().all(|c| data_level(c, "score").is_none()), "nothing was recorded");
-        assert_eq!(charts(&runs[3..])[0].name, "", "a single chart needs no name");
+        assert_eq!(charts(&runs[4..])[0].name, "", "a single chart needs no name");
     }
 
     #[test]
