@@ -11,7 +11,7 @@ use crate::algorithms::tests::{
 };
 use crate::dynamics::{EnsembleConfig, Expression, Termination};
 use crate::sac::SacConfig;
-use crate::uncertainty::{ColumnScale, Sumo, SumoConfig, Uncertainty};
+use crate::uncertainty::{ColumnScale, Sumo, SumoConfig, Uncertainty, UncertaintyConfig};
 
 const BATCH: usize = 16;
 
@@ -203,4 +203,31 @@ fn the_asked_for_share_of_starts_are_first_states() {
     let starts = starts.unwrap();
     let is_first = |row: usize| data.episodes.iter().any(|e| data.rows.obs.row(e.start) == starts.row(row));
     assert!((0..10).all(is_first) && !(10..40).all(is_first));
+}
+
+#[test]
+fn odd_logs_are_learnt_from_and_too_short_ones_refused() {
+    let mut cfg = landfall_config(80);
+    let columns = ColumnScale::Standardised;
+    cfg.uncertainty = UncertaintyConfig::Sumo(SumoConfig { columns, ..SumoConfig::default() });
+    let odd: [(&str, fn(&mut Dataset)); 3] = [
+        ("no terminals", |data| data.rows.done.fill(false)),
+        ("one episode", |data| {
+            data.rows.done.fill(false);
+            data.episodes = std::iter::once(0..data.rows.len()).collect();
+        }),
+        ("one action", |data| data.rows.act.fill(0.3)),
+    ];
+    for (name, change) in odd {
+        let (mut data, dir) = (point_mass_data(), tempfile::tempdir().unwrap());
+        change(&mut data);
+        let returns = train_by(&cfg, &data, dir.path(), 2, u64::MAX);
+        assert!(returns.len() == 4 && returns.iter().all(|r| r.is_finite()), "{name}: {returns:?}");
+    }
+    let (mut data, dir) = (point_mass_data(), tempfile::tempdir().unwrap());
+    data.rows = data.rows.select(&(0..100).collect::<Vec<_>>());
+    data.episodes = std::iter::once(0..100).collect();
+    let run = |session: &mut Session<'_>| crate::algorithms::train(&cfg, session);
+    let error = in_session(&data, (dir.path(), dir.path()), 1, u64::MAX, run).err().unwrap().to_string();
+    assert!(error.contains("too few rows"), "{error}");
 }
