@@ -210,7 +210,8 @@ fn odd_logs_are_learnt_from_and_too_short_ones_refused() {
     let mut cfg = landfall_config(80);
     let columns = ColumnScale::Standardised;
     cfg.uncertainty = UncertaintyConfig::Sumo(SumoConfig { columns, ..SumoConfig::default() });
-    let odd: [(&str, fn(&mut Dataset)); 3] = [
+    type Change = fn(&mut Dataset);
+    let odd: [(&str, Change); 3] = [
         ("no terminals", |data| data.rows.done.fill(false)),
         ("one episode", |data| {
             data.rows.done.fill(false);
