@@ -75,9 +75,9 @@ impl Sac {
         self.actor.net.train(&self.pool, 0..1, shards.len(), |i| shards[i], &step);
     }
 
-    /// Where to look for a loss's slope by states and actions: runs all critics at (s, a), has `loss` turn their values
-    /// (critics × rows) into ∂loss/∂Q, which starts as zeros, and returns the gradients at s and a with what `loss`
-    /// returned. No weight changes.
+    /// The gradient of a loss of the critics' values at the states and actions that they look at. `loss` gets Q (critics ×
+    /// rows), fills ∂loss/∂Q, which starts as zeros, and its result comes back after the gradients at s and a. No weight
+    /// changes.
     pub fn value_gradient<T>(
         &mut self,
         which: Weights,

@@ -97,13 +97,15 @@ impl LandfallConfig {
                 let size = y.row(0).mapv(f32::abs).mean().unwrap_or(0.0).max(1e-6);
                 found.q = f64::from(y.row(0).mean().unwrap_or(0.0));
                 let scale = -1.0 / (size * rows as f32);
+                let counted = (0..rows).filter(|&i| !done[i]);
+                let climbed: f64 = counted.map(|i| f64::from(scale * y[[0, i]])).sum();
+                found.actor = climbed + f64::from(self.anchor.weight) * found.cloning;
                 let (drew, dvalue) = view.gradient(|i| if done[i] { 0.0 } else { scale });
                 for (at, &j) in smallest.iter().enumerate() {
                     dq[[j, at]] = dvalue[[at / rows, at % rows]];
                 }
                 (drew, y)
             });
-        found.actor = f64::from(self.anchor.weight) * found.cloning - found.q.signum();
         let mut gradient = UnrollGradient { obs: dobs, act: dact, rew: &drew * scored.reward_scale };
         for mut row in gradient.obs.rows_mut() {
             row.iter_mut().zip(standardiser.std()).for_each(|(d, std)| *d /= std);
