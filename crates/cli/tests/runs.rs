@@ -112,7 +112,7 @@ fn a_full_disk_ends_a_run_with_one_line_and_loses_nothing() {
 }
 
 #[test]
-fn a_run_is_scored_by_its_last_and_its_best_policy() {
+fn a_run_is_scored_by_its_last_its_picked_and_its_best_policy() {
     let temp = tempfile::tempdir().unwrap();
     let data = data(temp.path());
     let (dir, json) = (temp.path().join("run"), temp.path().join("scores.json"));
@@ -120,13 +120,20 @@ fn a_run_is_scored_by_its_last_and_its_best_policy() {
     ended_well(&command(&tiny("mopo+sumo", &data, dir, "2")).output().unwrap());
     let text =
         ended_well(&command(&["-q", "eval", dir, "--episodes", "3", "--json", json]).output().unwrap());
-    for piece in ["mopo+sumo on hopper-random", "last policy", "best on the way", "dataset's mean return"] {
+    for piece in [
+        "mopo+sumo on hopper-random",
+        "last policy",
+        "picked by the model",
+        "best on the way",
+        "dataset's mean return",
+    ] {
         assert!(text.contains(piece), "`{piece}` missing in:\n{text}");
     }
     let value: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
     let policies = value["policies"].as_array().unwrap();
-    assert_eq!(policies.len(), 2);
-    for (policy, file) in policies.iter().zip(["policy.safetensors", "best.safetensors"]) {
+    assert_eq!(policies.len(), 3);
+    let files = ["policy.safetensors", "picked.safetensors", "best.safetensors"];
+    for (policy, file) in policies.iter().zip(files) {
         // A run scores as its policy files do.
         let path = Path::new(dir).join(file);
         let args =

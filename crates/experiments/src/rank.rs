@@ -7,12 +7,13 @@ use anyhow::{Result, anyhow, bail};
 use ndarray::Axis;
 use offing::algorithms::{ModelConfig, Registry, Session, Status};
 use offing::data::Dataset;
+use offing::dynamics::EnsembleConfig;
 use offing::env::Simulators;
 use offing::eval::evaluate;
 use offing::pessimism::{Normaliser, Pessimism};
 use offing::rank::{
-    FittedQ, FittedQConfig, ModelReturn, ModelReturnConfig, first_states, fitted_q, model_return,
-    without_noise,
+    FittedQ, FittedQConfig, ModelReturn, ModelReturnConfig, clone_behaviour, ends_early, first_states,
+    fitted_q, model_return, without_noise,
 };
 use offing::rollout::ModelRollout;
 use offing::run::{CONFIG, METRICS, RunDir, read_metrics};
@@ -25,8 +26,11 @@ use serde_json::{Map, Value, json};
 
 use crate::arguments::positive;
 use crate::format::{count, number, or_dash};
-use crate::run_record::{LAST_POLICY, POLICIES, find_runs, load_actor};
+use crate::run_record::{BEST_POLICY, PICKED, POLICIES, find_runs, load_actor};
 use crate::{Runtime, Table};
+
+/// Gradient steps of a model that none of the runs has.
+const MODEL_UPDATES: u64 = 5000;
 
 /// What to rank, and how.
 #[derive(Clone, Debug, clap::Args)]
@@ -62,13 +66,15 @@ struct RankedPolicy {
     run: PathBuf,
     algorithm: String,
     seed: u64,
-    /// `last policy` or `best on the way`.
+    /// Its name among those of its run.
     which: &'static str,
     policy: Actor,
     /// Episodes in the simulator that chose it among others of its run.
     chosen_by: usize,
     fitted: Option<FittedQ>,
     model: Option<ModelReturn>,
+    /// Whether it ends episodes sooner than a clone of the data, where failing pays.
+    ends_early: bool,
     online: Option<f64>,
 }
 
@@ -155,8 +161,11 @@ fn policies_of(runtime: &Runtime, (dir, manifest): &NamedRun, data: &Dataset) ->
     for (which, file) in POLICIES {
         let path = dir.join(file);
         if !path.exists() {
+            if which == PICKED {
+                continue;
+            }
             // Without a simulator no policy is ever picked on the way.
-            let never = which != LAST_POLICY && runtime.mujoco.task_of(&data.name).is_none();
+            let never = which == BEST_POLICY && runtime.mujoco.task_of(&data.name).is_none();
             let yet = if never { "" } else { " yet" };
             runtime.say(&format!("{}: has no {which}{yet}; the others are ranked", dir.display()));
             continue;
@@ -176,9 +185,10 @@ fn policies_of(runtime: &Runtime, (dir, manifest): &NamedRun, data: &Dataset) ->
             seed: manifest.seed,
             which,
             policy,
-            chosen_by: if which == LAST_POLICY { 0 } else { episodes },
+            chosen_by: if which == BEST_POLICY { episodes } else { 0 },
             fitted: None,
             model: None,
+            ends_early: false,
             online: None,
         });
     }
@@ -228,11 +238,25 @@ fn model_returns(
         let model = configured.algorithm.blocks().model?.clone();
         Some(ModelConfig { seed: Some(model.seed.unwrap_or(manifest.seed)), ..model })
     };
-    let Some((dir, model_cfg)) = runs.iter().find_map(|(dir, m)| Some((dir, model_of(m)?))) else {
-        session.note("none of the runs has a model: no model return");
-        return Ok(());
+    let found = runs.iter().find_map(|(dir, m)| Some((dir, model_of(m)?)));
+    let ending_pays = session.data.ending_pays().is_some();
+    let model_cfg = match found {
+        Some((dir, cfg)) => {
+            session.note(format!("all policies act in the model of {}", dir.display()));
+            cfg
+        }
+        None if ending_pays => {
+            session.note(
+                "none of the runs has a model, and failing pays here: one is fitted to tell who ends early",
+            );
+            let ensemble = EnsembleConfig { max_updates: Some(MODEL_UPDATES), ..EnsembleConfig::default() };
+            ModelConfig { ensemble, seed: Some(config.seed), ..ModelConfig::default() }
+        }
+        None => {
+            session.note("none of the runs has a model: no model return");
+            return Ok(());
+        }
     };
-    session.note(format!("all policies act in the model of {}", dir.display()));
     let model = session.fit_model(&model_cfg)?;
     let (data, pool) = (session.data, session.pool);
     let context = BuildContext {
@@ -254,7 +278,7 @@ fn model_returns(
     let rng = &mut Rng::stream(config.seed, "rank/starts", 0);
     let picks: Vec<usize> = (0..cfg.starts).map(|_| rng.below(first.nrows())).collect();
     let starts = first.select(Axis(0), &picks);
-    for ranked in policies {
+    let follow = |policy: &Actor| {
         let mut rollout = ModelRollout {
             model: &model,
             estimator: Some(&*sumo),
@@ -262,10 +286,18 @@ fn model_returns(
             pool,
             one_member: false,
         };
-        let policy = without_noise(&ranked.policy)?;
         // The same draws for all: what differs is the policy.
         let rng = &mut Rng::stream(config.seed, "rank/model", 0);
-        ranked.model = Some(model_return(&cfg, &mut rollout, &policy, starts.clone(), worst, rng)?);
+        model_return(&cfg, &mut rollout, &without_noise(policy)?, starts.clone(), worst, rng)
+    };
+    let clone = match ending_pays {
+        true => Some(follow(&clone_behaviour(data, pool, config.seed)?)?),
+        false => None,
+    };
+    for ranked in policies {
+        let found = follow(&ranked.policy)?;
+        ranked.ends_early = clone.is_some_and(|clone| ends_early(&found, &clone));
+        ranked.model = Some(found);
     }
     Ok(())
 }
@@ -279,9 +311,11 @@ impl Ranking {
     fn table(&self, by: &ValueEstimate) -> Option<Table> {
         let mut order: Vec<(&RankedPolicy, f64)> =
             self.policies.iter().filter_map(|p| Some((p, (by.value)(p)?))).collect();
-        order.sort_by(|a, b| b.1.total_cmp(&a.1));
+        // However much a policy promises: one that has learnt to fail comes after all that have not.
+        order.sort_by(|a, b| (a.0.ends_early.cmp(&b.0.ends_early)).then(b.1.total_cmp(&a.1)));
         let row = |(place, (p, value)): (usize, &(&RankedPolicy, f64))| {
-            let name = format!("{}. {} s{}", place + 1, p.algorithm, p.seed);
+            let early = if p.ends_early { ", ends early" } else { "" };
+            let name = format!("{}. {} s{}{early}", place + 1, p.algorithm, p.seed);
             let mut row = vec![name, p.which.to_string(), number(*value), or_dash((by.aside)(p), number)];
             row.extend(p.online.map(number));
             row.push(p.run.display().to_string());
@@ -332,7 +366,7 @@ impl Ranking {
             json!({
                 "run": p.run, "algorithm": p.algorithm, "seed": p.seed, "policy": p.which,
                 "fitted_q": p.fitted, "model_return": p.model, "true_return": p.online,
-                "episodes_that_chose_it": p.chosen_by,
+                "episodes_that_chose_it": p.chosen_by, "ends_early": p.ends_early,
             })
         });
         let correlations: Map<_, _> =
@@ -361,6 +395,7 @@ mod tests {
             chosen_by,
             fitted: Some(FittedQ { value, error: 0.1 }),
             model: None,
+            ends_early: false,
             online,
         };
         let config = RankConfig { runs: vec![], online, seed: 0, steps: 1, length: 1, gamma: 0.9 };
@@ -374,6 +409,16 @@ mod tests {
         assert_eq!(both.agreement(), None);
         let words = ranking(10, &[(1.0, None, 0), (2.0, None, 1500)]).budget();
         assert!(words.contains("20 to check it") && words.contains("picked by 1,500 episodes"), "{words}");
+    }
+
+    #[test]
+    fn who_ends_early_never_comes_first() {
+        let mut ranked = ranking(0, &[(9.0, None, 0), (1.0, None, 0), (2.0, None, 0)]);
+        ranked.policies[0].ends_early = true;
+        let table = ranked.table(&ESTIMATES[0]).unwrap();
+        let values: Vec<&str> = table.rows.iter().map(|row| row[2].as_str()).collect();
+        assert_eq!(values, ["2", "1", "9"]);
+        assert!(table.rows[2][0].ends_with("ends early"), "{:?}", table.rows[2]);
     }
 
     #[test]

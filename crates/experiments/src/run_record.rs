@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
+use offing::algorithms::PICKED_POLICY;
 use offing::config::read_table;
 use offing::nn::Tensors;
 use offing::run::{CONFIG, METRICS, PhaseTimer, Provenance, Record, TIMING, read_metrics};
@@ -16,9 +17,16 @@ use crate::files::read_json;
 /// What a run's last policy is called.
 pub const LAST_POLICY: &str = "last policy";
 
-/// The two policies every run has, in the order of tables: what was learnt, and what the simulator chose on the way.
-pub const POLICIES: [(&str, &str); 2] =
-    [(LAST_POLICY, "policy.safetensors"), ("best on the way", "best.safetensors")];
+/// What the policy is called that a run picked by its model.
+pub const PICKED: &str = "picked by the model";
+
+/// What the policy is called that scored best in the simulator.
+pub const BEST_POLICY: &str = "best on the way";
+
+/// The policies a run can have, in the order of tables: what was learnt, what its model chose on the way, and what the
+/// simulator did. Algorithms without a model pick none; without a simulator there is no best one.
+pub const POLICIES: [(&str, &str); 3] =
+    [(LAST_POLICY, "policy.safetensors"), (PICKED, PICKED_POLICY), (BEST_POLICY, "best.safetensors")];
 
 /// Everything a run directory holds.
 #[derive(Clone, Debug)]

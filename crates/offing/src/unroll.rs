@@ -1,8 +1,8 @@
-//! A policy unrolled in the model: mean actions, mean next states, and the gradient of any loss of them at the policy's
-//! weights. Where [`rollout`](crate::rollout) samples rows to learn values from, this follows how each action changes
+//! A policy unrolled in the model: its actions, with noise if wanted, mean next states, and the gradient of any loss of
+//! them at the policy's weights. Where [`rollout`](crate::rollout) samples rows to learn values from, this follows how each action changes
 //! what comes after it.
 
-use ndarray::{Array1, Array2, ArrayView2, Axis, concatenate, s};
+use ndarray::{Array1, Array2, ArrayView2, Axis, Zip, concatenate, s};
 
 use crate::batch::{Batch, Mat};
 use crate::dynamics::{DynamicsModel, Ensemble, MeanStep, ModelStep};
@@ -20,8 +20,10 @@ pub struct Unroll {
     anchored: Mat,
     /// s_0 to s_H as the model sees them; s_t in rows t·rows.. .
     obs: Mat,
-    /// a_0 to a_H.
+    /// a_0 to a_H as they were taken.
     act: Mat,
+    /// The same without noise.
+    mean: Mat,
     /// r_0 to r_{H−1}, H × rows.
     rew: Array2<f32>,
     /// Steps whose numbers left the finite range; their next state is the state before them.
@@ -59,6 +61,7 @@ impl Unroll {
             anchored: Mat::zeros((anchors, actor.act_dim())),
             obs: Mat::zeros((all, actor.obs_dim())),
             act: Mat::zeros((all, actor.act_dim())),
+            mean: Mat::zeros((all, actor.act_dim())),
             rew: Array2::zeros((length, rows)),
             lost: Array2::from_elem((length, rows), false),
         }
@@ -79,7 +82,7 @@ impl Unroll {
         &self.obs
     }
 
-    /// The actions, likewise.
+    /// The actions that were taken, likewise.
     pub fn act(&self) -> &Mat {
         &self.act
     }
@@ -94,8 +97,8 @@ impl Unroll {
         &self.lost
     }
 
-    /// Rolls out from `start`. The actor sees states through `standardiser`. Which member makes which rows changes with
-    /// `turn`.
+    /// Rolls out from `start`. The actor sees states through `standardiser`, and `noise` gives what is added to each number
+    /// of an action, in order. Which member makes which rows changes with `turn`.
     pub fn forward(
         &mut self,
         actor: &Actor,
@@ -103,15 +106,18 @@ impl Unroll {
         standardiser: &Standardiser,
         pool: &ThreadPool,
         start: &Mat,
+        mut noise: impl FnMut() -> f32,
     ) {
         self.steps.iter_mut().for_each(|step| step.turn(model, turn));
         let (rows, mut obs) = (self.rows(), start.clone());
         for t in 0..=self.length() {
             let mut seen = obs.clone();
             standardiser.apply(&mut seen);
-            let act = self.passes[t + 1].forward(actor, pool, &seen);
+            let mean = self.passes[t + 1].forward(actor, pool, &seen);
+            let act = mean.mapv(|a| (a + noise()).clamp(-1.0, 1.0));
             let at = t * rows..(t + 1) * rows;
             self.obs.slice_mut(s![at.clone(), ..]).assign(&obs);
+            self.mean.slice_mut(s![at.clone(), ..]).assign(&mean);
             self.act.slice_mut(s![at, ..]).assign(&act);
             if t == self.length() {
                 return;
@@ -170,8 +176,14 @@ impl Unroll {
                 dobs += &back.obs;
                 dact += &back.act;
             }
-            let act = self.act.slice(s![at, ..]).to_owned();
-            let mut seen = self.passes[t + 1].backward(actor, pool, &act, &dact);
+            // Where noise carried an action to its bound, the mean does not move it.
+            let (act, mean) = (self.act.slice(s![at.clone(), ..]), self.mean.slice(s![at, ..]).to_owned());
+            Zip::from(&mut dact).and(&act).and(&mean).for_each(|d, &a, &m| {
+                if a.abs() == 1.0 && a != m {
+                    *d = 0.0;
+                }
+            });
+            let mut seen = self.passes[t + 1].backward(actor, pool, &mean, &dact);
             for mut row in seen.rows_mut() {
                 row.iter_mut().zip(standardiser.std()).for_each(|(d, std)| *d /= std);
             }

@@ -1,4 +1,4 @@
-//! `offing eval`: scores a policy in the simulator, or the last and the best policy of a run.
+//! `offing eval`: scores a policy in the simulator, or a run's policies: the last, the one picked by its model, the best.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use offing::policy::{Deterministic, Policy, TanhGaussian, UniformPolicy};
 use offing::tasks::{Reference, reference_under};
 use offing::train::{mean_return, resume};
 use offing_experiments::format::{number, or_dash};
-use offing_experiments::run_record::{LAST_POLICY, POLICIES};
+use offing_experiments::run_record::{LAST_POLICY, PICKED, POLICIES};
 use offing_experiments::{Runtime, Table};
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ fn of_run(runtime: &Runtime, args: &Args, dir: &Path) -> Result<ExitCode> {
             let mut value = figures(&result, reference);
             (value["policy"], value["file"]) = (json!(name), json!(file));
             policies.push(value);
-        } else {
+        } else if name != PICKED {
             runtime.say(match name == LAST_POLICY {
                 true => "the run is not finished: its last policy is written at its end",
                 false => "no policy was scored on the way, so there is no best one",

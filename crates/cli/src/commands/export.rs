@@ -99,7 +99,7 @@ fn policy_file(path: &Path) -> Result<PathBuf> {
     if !path.is_dir() {
         return Ok(path.to_path_buf());
     }
-    let [last, best] = POLICIES.map(|(_, file)| path.join(file));
+    let [last, _, best] = POLICIES.map(|(_, file)| path.join(file));
     if last.is_file() {
         return Ok(last);
     }

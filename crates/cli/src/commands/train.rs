@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use offing::algorithms::{EstimatorUse, Registry};
+use offing::algorithms::{EstimatorUse, Registry, Scores};
 use offing::config::read_table;
 use offing::data::Dataset;
 use offing::env::Physics;
@@ -14,6 +14,7 @@ use offing_experiments::configure::plans;
 use offing_experiments::estimate::estimate;
 use offing_experiments::format::{count, duration, number, or_dash};
 use offing_experiments::report::write_run_page;
+use offing_experiments::run_record::{BEST_POLICY, LAST_POLICY, PICKED};
 use offing_experiments::{Runtime, Table};
 
 use crate::args::positive;
@@ -174,10 +175,11 @@ pub(crate) fn announce(runtime: &Runtime, data: &Dataset) {
 fn print(trained: &Trained, physics: Physics) {
     let reference = reference_of(&trained.data, physics);
     let score = |x: Option<f64>| or_dash(x.zip(reference), |(x, r)| format!("{:.1}", r.normalise(x)));
-    let (last, best) = (trained.scores.last, trained.scores.best);
-    let behaviour = mean_return(&trained.data);
-    let rows = [("last policy", last), ("best on the way", best), ("dataset's mean return", behaviour)]
-        .map(|(name, x)| vec![name.to_string(), or_dash(x, number), score(x)]);
+    let Scores { last, best, picked } = trained.scores;
+    let mut rows = vec![(LAST_POLICY, last), (BEST_POLICY, best)];
+    rows.splice(1..1, picked.map(|picked| (PICKED, Some(picked))));
+    rows.push(("dataset's mean return", mean_return(&trained.data)));
+    let rows = rows.into_iter().map(|(name, x)| vec![name.to_string(), or_dash(x, number), score(x)]);
     term::print_table(&Table::new([&trained.data.name, "return", "normalised score"], rows));
     let mut phases = trained.timer.phases();
     phases.sort_by(|a, b| b.1.total_cmp(&a.1));

@@ -53,7 +53,19 @@ impl RunReport {
 
     /// Steps, returns, scores and minutes of every run.
     pub fn table(&self) -> Table {
-        let header = ["run", "seed", "steps", "last return", "best", "last score", "best", "minutes"];
+        let header = [
+            "run",
+            "seed",
+            "steps",
+            "last return",
+            "picked",
+            "best",
+            "last score",
+            "picked",
+            "best",
+            "data's",
+            "minutes",
+        ];
         Table::new(header, self.runs.iter().map(overview_row))
     }
 
@@ -79,7 +91,8 @@ impl RunReport {
         let mut page = Document::new(title);
         page.intro.push(Element::text(
             "Scores are means over evaluation episodes with the policy's mean action. \"Last\" is the policy at the end; \
-             \"best\" is chosen by evaluating in the simulator, which offline learning does not have.",
+             \"picked\" promises most in the run's own model, of all that were evaluated; \"best\" is chosen by \
+             evaluating in the simulator, which offline learning does not have.",
         ));
         page.results.push(Element::Table(self.table()));
         page.results.extend(charts::figures(&self.runs));
@@ -125,9 +138,12 @@ fn overview_row(run: &LabelledRun) -> Vec<String> {
     for metric in ["return", "score"] {
         let values = record.series(metric);
         let best = values.iter().map(|v| v.1).max_by(f64::total_cmp).filter(|best| best.is_finite());
-        row.push(or_dash(values.last(), |v| number(v.1)));
+        let picked = record.last("picked_step");
+        let picked = values.iter().find(|v| Some(v.0) == picked);
+        row.extend([values.last(), picked].map(|value| or_dash(value, |v| number(v.1))));
         row.push(or_dash(best, number));
     }
+    row.push(or_dash(record.data.as_ref().and_then(|data| data.score), number));
     row.push(or_dash(record.times.as_ref(), |timer| format!("{:.1}", timer.elapsed() / 60.0)));
     row
 }

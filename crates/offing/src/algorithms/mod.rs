@@ -19,6 +19,7 @@
 pub mod config;
 mod session;
 mod train_loop;
+mod follow;
 mod sac_learner;
 mod returns;
 mod lambda_return;
@@ -42,7 +43,7 @@ pub(crate) mod tests;
 pub use config::{Blocks, ModelConfig, RewardShift, RolloutActions, RolloutConfig, TrainConfig};
 pub use registry::{AlgorithmName, AlgorithmSpec, Configured, EstimatorUse, Registry};
 pub use sac_learner::{ImaginedRows, MixedBatch, SacLearner};
-pub use session::{Evaluator, Event, Metrics, Scores, Session, Status};
+pub use session::{Evaluator, Event, Metrics, PICKED_POLICY, Scores, Session, Status};
 pub use train_loop::{Checkpoint, Step, TrainLoop};
 
 use crate::data::Dataset;

@@ -23,6 +23,9 @@ use crate::uncertainty::{BuildContext, CustomEstimator, Uncertainty, Uncertainty
 /// A model whose squared error is more than this share of linear regression's is not worth rolling out.
 const BAD_MODEL: f64 = 0.9;
 
+/// The file of the policy that promises most, judged by the data alone.
+pub const PICKED_POLICY: &str = "picked.safetensors";
+
 /// A simulator to score policies in.
 #[derive(Clone, Copy)]
 pub struct Evaluator<'a> {
@@ -54,6 +57,8 @@ pub struct Session<'a> {
     pub timer: PhaseTimer,
     /// Scores of the run so far.
     pub scores: Scores,
+    /// The policy to take where there is no simulator.
+    pub(super) pick: Option<Pick>,
 }
 
 /// Returns in the simulator, as far as they were measured.
@@ -63,6 +68,17 @@ pub struct Scores {
     pub last: Option<f64>,
     /// The best so far. Choosing by it uses the simulator, which offline learning does not have: report both.
     pub best: Option<f64>,
+    /// That of the policy that was picked without the simulator.
+    pub picked: Option<f64>,
+}
+
+/// The policy that promises most of those evaluated so far, from the data alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Pick {
+    /// What it promises: [`Metrics::promise`].
+    promise: f64,
+    /// Steps that it has learnt.
+    step: u64,
 }
 
 /// How a training stands.
@@ -118,6 +134,7 @@ impl<'a> Session<'a> {
             estimators: &[],
             timer,
             scores: Scores::default(),
+            pick: None,
         }
     }
 
@@ -187,17 +204,7 @@ impl<'a> Session<'a> {
 
     /// Warns where an early end is worth more than living on: then a policy learns to fail.
     pub(super) fn warn_if_ending_pays(&mut self) {
-        let rows = &self.data.rows;
-        let mean = |pick: &dyn Fn(bool) -> bool| {
-            let chosen = rows.rew.iter().zip(&rows.done).filter(|(_, done)| pick(**done));
-            let (sum, count) = chosen.fold((0.0, 0.0), |(sum, n), (r, _)| (sum + f64::from(*r), n + 1.0));
-            (count > 0.0).then(|| sum / count)
-        };
-        // A terminal that is rewarded better than other steps is a goal.
-        if let (Some(end), Some(step)) = (mean(&|done| done), mean(&|done| !done))
-            && step < 0.0
-            && end <= step
-        {
+        if let Some(step) = self.data.ending_pays() {
             self.note(format!(
                 "warning: a step brings {step:.3} on average, so ending an episode early pays; if ends are failures, shift \
                  rewards with --set train.reward_shift=to-zero"
@@ -279,7 +286,8 @@ impl<'a> Session<'a> {
         self.data.rows.select(&rows)
     }
 
-    /// Scores the policy, where there is a simulator, and records that together with `metrics`; keeps the best policy.
+    /// Scores the policy, where there is a simulator, and records that together with `metrics`; keeps the best policy and
+    /// the one that promises most.
     pub(super) fn record(
         &mut self,
         cfg: &TrainConfig,
@@ -288,7 +296,16 @@ impl<'a> Session<'a> {
         metrics: Metrics,
     ) -> Result<()> {
         let mut line = Map::from_iter([("step".to_string(), json!(status.step))]);
-        line.extend(metrics.0);
+        line.extend(metrics.numbers);
+        let promises_more = |promise: &f64| self.pick.is_none_or(|pick| *promise > pick.promise);
+        let picked = metrics.promise.filter(promises_more);
+        if let Some(promise) = picked {
+            self.pick = Some(Pick { promise, step: status.step });
+            self.run.write(PICKED_POLICY, &actor.to_policy().to_bytes()?)?;
+        }
+        if let Some(pick) = self.pick {
+            line.insert("picked_step".into(), json!(pick.step));
+        }
         if let Some(evaluator) = self.evaluator {
             let seed = self.rng("evaluate", status.step).bits();
             let found = self
@@ -305,6 +322,9 @@ impl<'a> Session<'a> {
                 self.run.write("best.safetensors", &actor.to_policy().to_bytes()?)?;
             }
             self.scores.last = Some(mean);
+            if picked.is_some() {
+                self.scores.picked = Some(mean);
+            }
             status.evaluated = Some(status.step);
             status.scores = self.scores;
         }
@@ -319,7 +339,11 @@ impl<'a> Session<'a> {
     /// Keeps the state after `step` steps, and how long it has taken.
     pub(super) fn checkpoint(&mut self, step: u64, mut state: Tensors) -> Result<()> {
         let or_nan = |x: Option<f64>| x.unwrap_or(f64::NAN);
-        state.put_f64("scores", &[or_nan(self.scores.last), or_nan(self.scores.best)]);
+        let Scores { last, best, picked } = self.scores;
+        state.put_f64("scores", &[last, best, picked].map(or_nan));
+        if let Some(pick) = self.pick {
+            state.put_f64("pick", &[pick.promise, pick.step as f64]);
+        }
         let run = &mut *self.run;
         self.timer.time("checkpoint", || run.checkpoint(step, &state))?;
         self.run.save_timing(&self.timer)
@@ -332,9 +356,14 @@ impl<'a> Session<'a> {
             self.note(note);
         }
         if let Some((step, state)) = &found {
-            let scores = state.f64("scores", 2)?;
-            let number = |x: f64| x.is_finite().then_some(x);
-            self.scores = Scores { last: number(scores[0]), best: number(scores[1]) };
+            let kept = state.shape("scores").map_or(3, |shape| shape.iter().product());
+            let scores = state.f64("scores", kept)?;
+            let number = |i: usize| scores.get(i).copied().filter(|score| score.is_finite());
+            self.scores = Scores { last: number(0), best: number(1), picked: number(2) };
+            if state.shape("pick").is_some() {
+                let pick = state.f64("pick", 2)?;
+                self.pick = Some(Pick { promise: pick[0], step: pick[1] as u64 });
+            }
             self.note(match *step >= steps {
                 true => format!("finished already: all {steps} steps are done"),
                 false => format!("going on after step {step}"),
@@ -353,12 +382,17 @@ impl<'a> Session<'a> {
 
 /// Named numbers of one evaluation, in the order in which they are put.
 #[derive(Clone, Debug, Default)]
-pub struct Metrics(Map<String, Value>);
+pub struct Metrics {
+    numbers: Map<String, Value>,
+    /// What the policy promises, judged by the data alone: the return of its actions in a learnt model, say. Of the policies
+    /// evaluated on the way, the run keeps the one that promises most as `picked.safetensors`.
+    pub promise: Option<f64>,
+}
 
 impl Metrics {
     /// Adds a number, or replaces the one of that name.
     pub fn put(&mut self, name: &str, value: Value) {
-        self.0.insert(name.into(), value);
+        self.numbers.insert(name.into(), value);
     }
 
     /// Adds what rollouts did, under the names that every algorithm's metrics have for it.

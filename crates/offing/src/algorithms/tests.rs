@@ -165,10 +165,13 @@ fn mopo_amorel_and_morel_with_sumo_beat_the_behaviour_policy() {
 
 pub(super) fn outcome(dir: &Path) -> Vec<Vec<u8>> {
     let run = dir.join("run");
-    [METRICS, "policy.safetensors", "best.safetensors", "policy.onnx"]
+    let mut files: Vec<Vec<u8>> = [METRICS, "policy.safetensors", "best.safetensors", "policy.onnx"]
         .iter()
         .map(|name| std::fs::read(run.join(name)).unwrap())
-        .collect()
+        .collect();
+    // Not every algorithm picks one.
+    files.extend(std::fs::read(run.join(PICKED_POLICY)));
+    files
 }
 
 #[test]

@@ -104,6 +104,18 @@ impl SimColumns {
 }
 
 impl Dataset {
+    /// The mean reward of a step, where that is a cost and an end is no goal: then a policy gains by failing soon. `None` where
+    /// living on pays, where nothing ends, or where ends are rewarded.
+    pub fn ending_pays(&self) -> Option<f64> {
+        let mean = |ends: bool| {
+            let chosen = self.rows.rew.iter().zip(&self.rows.done).filter(|(_, done)| **done == ends);
+            let (sum, count) = chosen.fold((0.0, 0.0), |(sum, n), (r, _)| (sum + f64::from(*r), n + 1.0));
+            (count > 0.0).then(|| sum / count)
+        };
+        let (end, step) = (mean(true)?, mean(false)?);
+        (step < 0.0 && end <= step).then_some(step)
+    }
+
     /// About `rows` transitions: whole episodes, drawn without replacement, in their old order; the last one drawn is
     /// cut. All of them when there are no more.
     pub fn subsampled(&self, rows: usize, seed: u64) -> Self {

@@ -4,11 +4,13 @@
 //! evaluation: Le, Voloshin & Yue 2019; for selection: Paine et al. 2020). [`model_return`] lets it act in a learnt model
 //! and penalises uncertain steps (Eq. 6). Neither is the true return: use the order of policies that they give.
 
+mod clone;
 mod fitted_q;
 mod model_return;
 #[cfg(test)]
 mod tests;
 
+pub use clone::clone_behaviour;
 pub use fitted_q::{FittedQ, FittedQConfig, fitted_q};
 pub use model_return::{ModelReturn, ModelReturnConfig, model_return};
 
@@ -19,6 +21,15 @@ use crate::data::Dataset;
 use crate::error::Result;
 use crate::nn::Tensors;
 use crate::sac::Actor;
+
+/// A policy ends early where it lives less than this share of what a clone of the data does, in the same model.
+const EARLY: f64 = 0.9;
+
+/// Whether a policy ends episodes sooner than `clone`, a clone of the data, does. Where [`Dataset::ending_pays`] holds, such a
+/// policy has learnt to fail, however much it promises.
+pub fn ends_early(policy: &ModelReturn, clone: &ModelReturn) -> bool {
+    policy.length < EARLY * clone.length
+}
 
 /// The first state of every episode: where a policy would have to start.
 pub fn first_states(data: &Dataset) -> Mat {

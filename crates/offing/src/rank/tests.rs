@@ -179,3 +179,30 @@ fn a_policy_without_noise_acts_as_its_mean() {
     assert!(acts.iter().zip(&means).all(|(a, m)| (a - m).abs() < 1e-6));
     assert!(policy.act_batch(&pool, &obs, &mut Rng::stream(0, "t", 0)) != means);
 }
+
+#[test]
+fn a_clone_does_what_the_log_did() {
+    let (mut data, pool) = (data(6000), ThreadPool::new(2));
+    data.rows.act = steer(0.7).mean_batch(&pool, &data.rows.obs);
+    let acts = clone_behaviour(&data, &pool, 0).unwrap().mean_batch(&pool, &data.rows.obs);
+    let error = (&acts - &data.rows.act).mapv(|e| e * e).mean().unwrap();
+    let spread = data.rows.act.var(0.0);
+    assert!(error < 0.05 * spread, "squared error {error} of {spread}");
+    assert!(acts == clone_behaviour(&data, &pool, 0).unwrap().mean_batch(&pool, &data.rows.obs));
+}
+
+#[test]
+fn failing_pays_where_living_costs_and_an_end_is_no_goal() {
+    let mut data = data(100);
+    data.rows.done.fill(false);
+    data.rows.rew.fill(-1.0);
+    assert_eq!(data.ending_pays(), None, "nothing ends");
+    data.rows.done[9] = true;
+    assert_eq!(data.ending_pays(), Some(-1.0));
+    data.rows.rew[9] = 0.0;
+    assert_eq!(data.ending_pays(), None, "a goal");
+    data.rows.rew.fill(1.0);
+    assert_eq!(data.ending_pays(), None, "living pays");
+    let lives = |length: f64| ModelReturn { value: 0.0, unpenalised: 0.0, length, exploded: 0.0 };
+    assert!(ends_early(&lives(80.0), &lives(100.0)) && !ends_early(&lives(95.0), &lives(100.0)));
+}

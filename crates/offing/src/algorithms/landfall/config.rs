@@ -65,6 +65,10 @@ pub struct UnrollConfig {
     pub length: usize,
     /// Weight of longer returns: 0 trusts the critics after one step, 1 only at the end (λ).
     pub lambda: f32,
+    /// Noise on the actions of imagined trajectories, as a share of how far logged actions lie from their clone's: so far the
+    /// model knows what other actions do. A policy that earns its return only without noise stands on an edge that the model
+    /// does not know well enough.
+    pub noise: f32,
 }
 
 /// The cloning loss beside the return.
@@ -102,7 +106,7 @@ impl Default for WarmStart {
 
 impl Default for UnrollConfig {
     fn default() -> Self {
-        Self { starts: 128, own_states: 0.5, gather_every: 250, length: 10, lambda: 0.95 }
+        Self { starts: 128, own_states: 0.5, gather_every: 250, length: 10, lambda: 0.95, noise: 0.0 }
     }
 }
 

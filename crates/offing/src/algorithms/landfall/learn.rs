@@ -9,9 +9,9 @@ use crate::algorithms::lambda_return::{Fate, Trajectories};
 use crate::algorithms::returns::Returns;
 use crate::batch::{Batch, Mat};
 use crate::data::Dataset;
-use crate::nn::Weights;
+use crate::nn::{ThreadPool, Weights};
 use crate::rng::Rng;
-use crate::sac::{Sac, Standardiser};
+use crate::sac::{Actor, Sac, Standardiser};
 use crate::unroll::{Unroll, UnrollGradient, stack};
 
 /// Largest weight of a row in the cloning loss, as a multiple of the mean weight.
@@ -152,6 +152,22 @@ impl LandfallConfig {
         let weight = |i: usize| if i < logged || counts(i - logged) { 1.0 } else { 0.0 };
         critic_step(agent, &obs, &act, &wanted.into(), weight)
     }
+}
+
+/// Root mean square of what logged actions differ from the actor's, column by column.
+pub(super) fn spread_around(
+    actor: &Actor,
+    data: &Dataset,
+    standardiser: &Standardiser,
+    pool: &ThreadPool,
+) -> Vec<f32> {
+    const ROWS: usize = 16384;
+    let rows: Vec<usize> = (0..data.rows.len()).step_by(data.rows.len().div_ceil(ROWS).max(1)).collect();
+    let mut obs = data.rows.obs.select(Axis(0), &rows);
+    standardiser.apply(&mut obs);
+    let error = actor.mean_batch(pool, &obs) - data.rows.act.select(Axis(0), &rows);
+    let mean_square = error.mapv(|e| f64::from(e * e)).mean_axis(Axis(0)).expect("there are rows");
+    mean_square.iter().map(|square| square.sqrt() as f32).collect()
 }
 
 /// exp(selectivity · A / deviation), with mean 1 and no weight above [`MOST_WEIGHT`].

@@ -23,30 +23,25 @@ use serde_json::json;
 
 use super::Algorithm;
 use super::config::Blocks;
+use super::follow::{MeanActions, longest_episode};
 use super::lambda_return::Fate;
 use super::returns::Returns;
 use super::session::{Metrics, Session};
 use super::train_loop::{Checkpoint, TrainLoop};
 use crate::batch::{Batch, Mat};
-use crate::data::Dataset;
 use crate::dynamics::Ensemble;
 use crate::error::{Error, Result, ensure};
-use crate::nn::{Tensors, ThreadPool};
+use crate::nn::Tensors;
 use crate::pessimism::Pessimism;
 use crate::replay::gather;
-use crate::rng::Rng;
-use crate::rollout::{BatchPolicy, ModelRollout};
+use crate::rollout::ModelRollout;
 use crate::sac::{Actor, Cloner, Losses, Objective, Sac, Standardiser};
 use crate::unroll::Unroll;
 use guard::{Guard, Scored};
-use learn::critic_step;
+use learn::{critic_step, spread_around};
 
 /// Trajectories of a rollout that gathers states of the policy's own.
 const GATHERED: usize = 50;
-/// Longest way of a policy through the model: a log without ends is one episode of a million steps.
-const LONGEST: usize = 1000;
-/// Trajectories by which the policy is followed through the model at each evaluation.
-const FOLLOWED: usize = 50;
 
 impl Algorithm for LandfallConfig {
     fn blocks(&self) -> Blocks<'_> {
@@ -64,7 +59,8 @@ impl Algorithm for LandfallConfig {
         let fits = (1..=batch).contains(&starts);
         ensure(fits, "unroll.starts", &format!("from 1 to {batch} (train.batch)"), starts)?;
         ensure(self.unroll.length > 0, "unroll.length", "at least 1", self.unroll.length)?;
-        let UnrollConfig { lambda, own_states, gather_every, .. } = self.unroll;
+        let UnrollConfig { lambda, noise, own_states, gather_every, .. } = self.unroll;
+        ensure(noise >= 0.0 && noise.is_finite(), "unroll.noise", "a number from 0", noise)?;
         ensure((0.0..=1.0).contains(&own_states), "unroll.own_states", "a number from 0 to 1", own_states)?;
         ensure(gather_every > 0, "unroll.gather_every", "at least 1", gather_every)?;
         ensure((0.0..=1.0).contains(&lambda), "unroll.lambda", "a number from 0 to 1", lambda)?;
@@ -94,7 +90,7 @@ impl Algorithm for LandfallConfig {
         let UnrollConfig { starts, length, .. } = self.unroll;
         let mut unroll = Unroll::new(&agent.actor, &model, (starts, length), self.train.batch, session.pool);
         let own = Mat::zeros((0, obs_dim));
-        let mut state = State { agent, weights: Vec::new(), own, found: Found::default() };
+        let mut state = State { agent, weights: Vec::new(), noise: Vec::new(), own, found: Found::default() };
         let mut train = TrainLoop::start(session, &self.train, 1, &mut state)?;
         let mut cloner = Cloner::new(Objective::Mse, self.warm_start.lr).after(train.status.step);
         let mut batch = Batch::empty(obs_dim, act_dim);
@@ -108,8 +104,13 @@ impl Algorithm for LandfallConfig {
             let mut rng = session.rng("batch", step.index);
             let picks: Vec<usize> = (0..self.train.batch).map(|_| rng.below(data.rows.len())).collect();
             gather(&data.rows, &picks, &mut batch);
+            if step.index == self.warm_start.steps && self.unroll.noise > 0.0 {
+                let spread = spread_around(&state.agent.actor, data, &standardiser, session.pool);
+                state.noise = spread.into_iter().map(|spread| self.unroll.noise * spread).collect();
+            }
             if !warm && (step.index - self.warm_start.steps).is_multiple_of(self.unroll.gather_every) {
-                let policy = standardiser.fold(&state.agent.actor);
+                let folded = standardiser.fold(&state.agent.actor);
+                let policy = MeanActions { policy: &folded, noise: &state.noise };
                 state.own = self.gather_states(session, &guard, &model, &policy, step.index)?;
             }
             let mut start = batch.next_obs.slice(s![..starts, ..]).to_owned();
@@ -121,7 +122,7 @@ impl Algorithm for LandfallConfig {
             }
             standardiser.apply(&mut batch.obs);
             batch.rew *= returns.scale;
-            let State { agent, weights, found, .. } = &mut state;
+            let State { agent, weights, noise, found, .. } = &mut state;
             let weight = |i: usize| weights.get(picks[i]).copied().unwrap_or(1.0);
             let (pool, timer) = (session.pool, &mut session.timer);
             if warm {
@@ -140,7 +141,11 @@ impl Algorithm for LandfallConfig {
                 }
             } else {
                 let by = (&model, step.index as usize);
-                timer.time("unroll", || unroll.forward(&agent.actor, by, &standardiser, pool, &start));
+                let mut columns = noise.iter().cycle();
+                let draw = || columns.next().map_or(0.0, |&deviation| deviation * rng.normal() as f32);
+                timer.time("unroll", || {
+                    unroll.forward(&agent.actor, by, &standardiser, pool, &start, draw);
+                });
                 let looked_at: Vec<usize> = (0..starts).map(|_| rng.below(length)).collect();
                 let scored = timer.time("search", || guard.score(&unroll, &model, &returns, &looked_at))?;
                 let y = timer.time("actor", || {
@@ -188,7 +193,7 @@ impl LandfallConfig {
         session: &mut Session<'_>,
         guard: &Guard<'_>,
         model: &Ensemble,
-        policy: &Actor,
+        policy: &MeanActions<'_>,
         step: u64,
     ) -> Result<Mat> {
         let mut rng = session.rng("gather", step);
@@ -201,8 +206,7 @@ impl LandfallConfig {
         let mut rollout =
             ModelRollout { model, estimator: guard.estimator, rule, pool: session.pool, one_member: true };
         let longest = longest_episode(session.data);
-        let rows =
-            session.timer.time("gather", || rollout.run(&MeanActions(policy), start, longest, &mut rng))?;
+        let rows = session.timer.time("gather", || rollout.run(policy, start, longest, &mut rng))?;
         Ok(rows.rows.obs)
     }
 
@@ -225,40 +229,8 @@ impl LandfallConfig {
         metrics.put("u_mean", json!(found.u));
         metrics.put("penalty", json!(found.penalty));
         metrics.put("unbelieved", json!(found.unbelieved));
-        let longest = longest_episode(session.data);
-        let mut rng = session.rng("follow", step);
-        let start = session.sample_starts_with_first(FOLLOWED, 1.0, &mut rng);
-        let mut rollout =
-            ModelRollout { one_member: true, ..ModelRollout::without_rule(model, session.pool) };
-        let followed =
-            session.timer.time("follow", || rollout.run(&MeanActions(policy), start, longest, &mut rng))?;
-        let per_start = |sum: f64| sum / FOLLOWED as f64;
-        metrics.put("model_length", json!(per_start(followed.stats.imagined as f64)));
-        metrics.put("model_ended", json!(per_start(followed.stats.terminated as f64)));
-        metrics.put("model_return", json!(per_start(followed.rows.rew.iter().map(|&r| f64::from(r)).sum())));
+        session.follow(model, policy, step, &mut metrics)?;
         Ok(metrics)
-    }
-}
-
-/// How long the policy is followed through the model: as long as the log's longest episode, within reason.
-fn longest_episode(data: &Dataset) -> usize {
-    data.episodes.iter().map(|episode| episode.len()).max().unwrap_or(1).min(LONGEST)
-}
-
-/// A policy without its noise, for rollouts.
-struct MeanActions<'a>(&'a Actor);
-
-impl BatchPolicy for MeanActions<'_> {
-    fn obs_dim(&self) -> usize {
-        self.0.obs_dim()
-    }
-
-    fn act_dim(&self) -> usize {
-        self.0.act_dim()
-    }
-
-    fn sample_actions(&self, pool: &ThreadPool, obs: &Mat, _rng: &mut Rng) -> Mat {
-        self.0.mean_batch(pool, obs)
     }
 }
 
@@ -304,6 +276,8 @@ struct State {
     agent: Sac,
     /// Weights of the data's rows in the cloning loss; none while all count alike.
     weights: Vec<f32>,
+    /// Deviation of the noise on each column of imagined actions; none before the first of them.
+    noise: Vec<f32>,
     /// States that the policy reached in the model.
     own: Mat,
     found: Found,
@@ -313,14 +287,18 @@ impl Checkpoint for State {
     fn save(&self, out: &mut Tensors) {
         out.put_all("agent", self.agent.save());
         out.put_f32("weights", &[self.weights.len()], self.weights.clone());
+        out.put_f32("noise", &[self.noise.len()], self.noise.clone());
         out.put_f32("own", &[self.own.nrows(), self.own.ncols()], self.own.iter().copied().collect());
         out.put_f64("found", &self.found.numbers());
     }
 
     fn load(&mut self, from: &Tensors) -> Result<()> {
         self.agent.load(&from.under("agent"))?;
-        let rows = from.shape("weights").map_or(0, |shape| shape.iter().product());
-        self.weights = from.f32("weights", &[rows])?;
+        let list = |name: &str| {
+            let length = from.shape(name).map_or(0, |shape| shape.iter().product());
+            from.f32(name, &[length])
+        };
+        (self.weights, self.noise) = (list("weights")?, list("noise")?);
         let shape = [from.shape("own").map_or(0, |shape| shape[0]), self.own.ncols()];
         self.own = Mat::from_shape_vec(shape, from.f32("own", &shape)?).expect("the shape was checked");
         let [critic, actor, q, cloning, u, penalty, unbelieved] =

@@ -5,13 +5,18 @@ use ndarray::{Array1, Array2};
 use super::guard::Guard;
 use super::learn::{critic_step, weights_of};
 use super::*;
+use crate::algorithms::PICKED_POLICY;
 use crate::algorithms::model_based_sac::ModelBasedSacConfig;
 use crate::algorithms::tests::{
     behaviour_return, in_session, outcome, penalise, point_mass_data, small, train_by,
 };
 use crate::dynamics::{EnsembleConfig, Expression, Termination};
+use crate::nn::ThreadPool;
+use crate::rng::Rng;
+use crate::run::{METRICS, Record, read_metrics};
 use crate::sac::SacConfig;
 use crate::uncertainty::{ColumnScale, Sumo, SumoConfig, Uncertainty, UncertaintyConfig};
+use crate::unroll::UnrollGradient;
 
 const BATCH: usize = 16;
 
@@ -87,7 +92,14 @@ fn a_step_of_actor_and_critics_equals_pytorch() {
         let mut case = Case::new(threads);
         let standardiser = Standardiser::identity(5);
         let mut unroll = Unroll::new(&case.agent.actor, &case.model, (BATCH, 4), BATCH, &case.pool);
-        unroll.forward(&case.agent.actor, (&case.model, 0), &standardiser, &case.pool, &case.batch.next_obs);
+        unroll.forward(
+            &case.agent.actor,
+            (&case.model, 0),
+            &standardiser,
+            &case.pool,
+            &case.batch.next_obs,
+            || 0.0,
+        );
         let looked_at: Vec<usize> =
             column(&case.golden.under("batch"), "looked_at", BATCH).iter().map(|&t| t as usize).collect();
         let scored = case.guard().score(&unroll, &case.model, &case.returns, &looked_at).unwrap();
@@ -165,7 +177,7 @@ fn landfall_config(steps: u64) -> LandfallConfig {
     model.ensemble = EnsembleConfig { layer_norm: true, ..model.ensemble };
     let sac = SacConfig { critics: 3, critic_layer_norm: true, actor_average: Some(0.01), ..sac };
     let warm_start = WarmStart { steps: steps / 4, ..WarmStart::default() };
-    let unroll = UnrollConfig { starts: 64, ..UnrollConfig::default() };
+    let unroll = UnrollConfig { starts: 64, noise: 0.1, ..UnrollConfig::default() };
     LandfallConfig { train, model, sac, warm_start, unroll, ..LandfallConfig::default() }
 }
 
@@ -192,6 +204,48 @@ fn landfall_resumes_bit_for_bit_on_any_number_of_threads() {
         train_by(&cfg, &data, parts.path(), 2, stop_at);
     }
     assert!(outcome(whole.path()) == outcome(parts.path()));
+    // The policy that promises most is kept, and the lines say which it is.
+    let lines = read_metrics(&whole.path().join("run").join(METRICS)).unwrap();
+    let number = |line: &Record, key: &str| line[key].as_f64().unwrap();
+    let most = lines.iter().max_by(|a, b| number(a, "model_return").total_cmp(&number(b, "model_return")));
+    assert_eq!(number(lines.last().unwrap(), "picked_step"), number(most.unwrap(), "step"));
+    assert!(whole.path().join("run").join(PICKED_POLICY).is_file());
+}
+
+/// One step of the actor on −Σ a over trajectories with this noise: the actions it was taken at, and those without noise
+/// before and after it.
+fn climb_actions(noise: f32) -> [Mat; 3] {
+    let mut case = Case::new(1);
+    let standardiser = Standardiser::identity(5);
+    let mut unroll = Unroll::new(&case.agent.actor, &case.model, (BATCH, 4), BATCH, &case.pool);
+    let (model, pool, start) = (&case.model, &case.pool, &case.batch.next_obs);
+    let act = |unroll: &mut Unroll, agent: &Sac, noise: f32| {
+        unroll.forward(&agent.actor, (model, 0), &standardiser, pool, start, || noise);
+        unroll.act().clone()
+    };
+    let agent = &mut case.agent;
+    let plain = act(&mut unroll, agent, 0.0);
+    let noisy = act(&mut unroll, agent, noise);
+    let anchored = unroll.anchor(&agent.actor, pool, &case.batch.obs).dim();
+    let gradient = UnrollGradient {
+        obs: Mat::zeros(unroll.obs().dim()),
+        act: Mat::from_elem(unroll.act().dim(), -1.0),
+        rew: Array2::zeros(unroll.rew().dim()),
+    };
+    unroll.train_actor(agent, model, &standardiser, pool, (&gradient, &Mat::zeros(anchored)));
+    [noisy, plain, act(&mut unroll, agent, 0.0)]
+}
+
+#[test]
+fn noise_moves_actions_and_an_action_carried_to_its_bound_teaches_nothing() {
+    let [noisy, plain, after] = climb_actions(0.05);
+    let first = |act: &Mat| act.slice(s![..BATCH, ..]).to_owned();
+    let wanted = first(&plain).mapv(|a| (a + 0.05).min(1.0));
+    assert!((first(&noisy) - wanted).iter().all(|d| d.abs() < 1e-6), "it is added to the actor's own action");
+    assert!(after.sum() > plain.sum(), "the step climbs");
+    let [noisy, plain, after] = climb_actions(3.0);
+    assert!(noisy.iter().all(|&a| a == 1.0));
+    assert_eq!(after, plain, "no gradient, no step");
 }
 
 #[test]
@@ -210,7 +264,7 @@ fn odd_logs_are_learnt_from_and_too_short_ones_refused() {
     let mut cfg = landfall_config(80);
     let columns = ColumnScale::Standardised;
     cfg.uncertainty = UncertaintyConfig::Sumo(SumoConfig { columns, ..SumoConfig::default() });
-    type Change = fn(&mut Dataset);
+    type Change = fn(&mut crate::data::Dataset);
     let odd: [(&str, Change); 3] = [
         ("no terminals", |data| data.rows.done.fill(false)),
         ("one episode", |data| {
