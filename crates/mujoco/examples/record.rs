@@ -1,4 +1,4 @@
-//! Records transitions under D4RL's physics for `tests/old_physics.rs`: `record > tests/recordings/d4rl-v2.json`.
+//! Records transitions under the old physics for `tests/old_physics.rs`: `record > tests/recordings/old-physics.json`.
 //!
 //! Rows are drawn from episodes of smooth random actions; each next observation is what one step from the f32
 //! observation leads to, as when a dataset is replayed.
@@ -24,20 +24,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let home = Home::locate(std::env::var_os("OFFING_HOME").map(PathBuf::from))?;
     let engine = Engine::load(&home, None, &mut |line| eprintln!("{line}"))?;
     println!("{{");
-    let tasks = ["halfcheetah", "hopper", "walker2d", "ant", "antmaze-umaze"];
-    for (i, task) in tasks.into_iter().enumerate() {
-        let rows = record(&engine, task)?;
+    let bodies =
+        ["halfcheetah", "hopper", "walker2d", "ant", "antmaze-umaze"].map(|task| (Physics::D4rlV2, task));
+    let older = ["halfcheetah", "ant"].map(|task| (Physics::Mujoco150, task));
+    let all = [&bodies[..], &older].concat();
+    for (i, &(physics, task)) in all.iter().enumerate() {
+        let rows = record(&engine, task, physics)?;
         let rows = rows.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
-        let comma = if i + 1 < tasks.len() { "," } else { "" };
-        println!("\"{task}\": [\n{}\n]{comma}", rows.join(",\n"));
+        let comma = if i + 1 < all.len() { "," } else { "" };
+        println!("\"{physics} {task}\": [\n{}\n]{comma}", rows.join(",\n"));
     }
     println!("}}");
     Ok(())
 }
 
-fn record(engine: &Engine, task: &str) -> offing::Result<Vec<Row>> {
-    let mut env = make(engine, task, Physics::D4rlV2)?;
-    let mut probe = make(engine, task, Physics::D4rlV2)?;
+fn record(engine: &Engine, task: &str, physics: Physics) -> offing::Result<Vec<Row>> {
+    let mut env = make(engine, task, physics)?;
+    let mut probe = make(engine, task, physics)?;
     let mut rng = Rng::stream(0, task, 0);
     let mut act = vec![0.0f32; env.spec().act_dim];
     let mut rows = Vec::new();

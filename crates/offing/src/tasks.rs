@@ -77,7 +77,7 @@ const LOCOMOTION: &[Flavour] = &[
 /// What the AntMaze tasks share.
 const ANTMAZE: TaskSpec = TaskSpec {
     name: "antmaze",
-    obs_dims: [29; 3],
+    obs_dims: [29; Physics::ALL.len()],
     act_dim: 8,
     horizon: 1000,
     reference: Reference { random: 0.0, expert: 1.0 },
@@ -91,7 +91,7 @@ const ANTMAZE: TaskSpec = TaskSpec {
 pub const TASKS: &[TaskSpec] = &[
     TaskSpec {
         name: "halfcheetah",
-        obs_dims: [17; 3],
+        obs_dims: [17; Physics::ALL.len()],
         act_dim: 6,
         horizon: 1000,
         reference: Reference { random: -280.178953, expert: 12135.0 },
@@ -102,7 +102,7 @@ pub const TASKS: &[TaskSpec] = &[
     },
     TaskSpec {
         name: "hopper",
-        obs_dims: [11; 3],
+        obs_dims: [11; Physics::ALL.len()],
         act_dim: 3,
         horizon: 1000,
         reference: Reference { random: -20.272305, expert: 3234.3 },
@@ -113,7 +113,7 @@ pub const TASKS: &[TaskSpec] = &[
     },
     TaskSpec {
         name: "walker2d",
-        obs_dims: [17; 3],
+        obs_dims: [17; Physics::ALL.len()],
         act_dim: 6,
         horizon: 1000,
         reference: Reference { random: 1.629008, expert: 4592.3 },
@@ -125,7 +125,7 @@ pub const TASKS: &[TaskSpec] = &[
     TaskSpec {
         name: "ant",
         // v2 shows all contact forces, v4 none, v5 all but the world's own.
-        obs_dims: [111, 27, 105],
+        obs_dims: [111, 27, 105, 111],
         act_dim: 8,
         horizon: 1000,
         reference: Reference { random: -325.6, expert: 3879.7 },
@@ -287,6 +287,6 @@ mod tests {
     #[test]
     fn widths_follow_the_physics() {
         let ant = task_of("ant").unwrap();
-        assert_eq!(Physics::ALL.map(|physics| ant.obs_dim(physics)), [111, 27, 105]);
+        assert_eq!(Physics::ALL.map(|physics| ant.obs_dim(physics)), [111, 27, 105, 111]);
     }
 }

@@ -15,7 +15,7 @@ use super::sim::Sim;
 pub(crate) struct Description {
     /// MJCF text.
     pub(crate) xml: String,
-    /// The largest impedance, where impedances start from 0 and are to follow MuJoCo 2.0's rule.
+    /// The largest impedance, where impedances start from 0 and are to follow MuJoCo 1.50's rule.
     pub(crate) old_impedance: Option<f64>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Model {
     pub(crate) nu: usize,
     pub(crate) nbody: usize,
     pub(crate) timestep: f64,
-    /// See [`Sim::advance`]: the largest impedance of a model whose soft constraints want MuJoCo 2.0's rule.
+    /// See [`Sim::advance`]: the largest impedance of a model whose soft constraints want MuJoCo 1.50's rule.
     pub(crate) old_impedance: Option<f64>,
 }
 

@@ -131,7 +131,7 @@ impl Sim {
         }
     }
 
-    /// Gives soft constraints the impedance they had in MuJoCo 2.0, for a model whose impedances all rise from 0 to
+    /// Gives soft constraints the impedance they had in MuJoCo 1.50, for a model whose impedances all rise from 0 to
     /// `ceiling`.
     ///
     /// Both engines keep impedances above [`MIN_IMPEDANCE`], but the old one raised the impedance of a constraint where
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn restored_impedances_never_fall_below_the_engines_minimum_and_keep_the_ceiling() {
-        let mut sim = cheetah(Physics::D4rlV2);
+        let mut sim = cheetah(Physics::Mujoco150);
         let mut rng = Rng::stream(4, "controls", 0);
         let (mut seen, mut lowered) = (0, 0);
         for _ in 0..500 {

@@ -2,8 +2,8 @@
 //!
 //! D4RL's data come from an older MuJoCo that differs from today's in two ways that a description can undo:
 //! before 2.1.2 a capsule weighed as much as a cylinder of half-length l + r/2 and turned like it, and until 3.5 the
-//! margin of a contact was the larger of the two geoms' margins, while today it is their sum. A third difference, in
-//! impedances that start from 0, needs help while stepping: see `Sim::advance`.
+//! margin of a contact was the larger of the two geoms' margins, while today it is their sum. MuJoCo 1.50 differs in a third
+//! way, in impedances that start from 0, which needs help while stepping: see `Sim::advance`. D4RL's v2 data came after it.
 
 use std::f64::consts::PI;
 
@@ -34,9 +34,11 @@ fn patch(text: &str, physics: Physics, task: &Simulated) -> Parsed<Description> 
         world.children.extend(maze().walls().map(XMLNode::Element));
     }
     let mut old_impedance = None;
-    if physics == Physics::D4rlV2 {
+    if physics.is_old() {
         old_inertias(&mut root)?;
         halve_margins(&mut root)?;
+    }
+    if physics == Physics::Mujoco150 {
         if task.early_contact_forces {
             early_contact_forces(&mut root);
         }

@@ -36,14 +36,14 @@ pub(crate) struct Simulated {
     bodies: [&'static str; Physics::ALL.len()],
     /// The maze around the body.
     maze: Option<fn() -> Maze>,
-    /// Whether D4RL's physics needs contact forces from the middle of a step; see `mjcf`.
+    /// Whether MuJoCo 1.50's physics needs contact forces from the middle of a step; see `mjcf`.
     early_contact_forces: bool,
     task: fn(Physics) -> Box<dyn Task>,
 }
 
 /// A body of Gymnasium's, the same under each physics.
 const fn gymnasium(name: &'static str, body: &'static str, task: fn(Physics) -> Box<dyn Task>) -> Simulated {
-    let (wheel, bodies) = (&fetch::GYMNASIUM, [body; 3]);
+    let (wheel, bodies) = (&fetch::GYMNASIUM, [body; Physics::ALL.len()]);
     Simulated { name, wheel, bodies, maze: None, early_contact_forces: false, task }
 }
 
@@ -58,7 +58,7 @@ const SIMULATED: &[Simulated] = &[
     gymnasium("hopper", "hopper.xml", |physics| Box::new(planar::HOPPER.under(physics))),
     Simulated {
         // v5 gave both feet the same friction; v4 kept the .9 and 1.9 of the body D4RL used.
-        bodies: ["walker2d.xml", "walker2d.xml", "walker2d_v5.xml"],
+        bodies: ["walker2d.xml", "walker2d.xml", "walker2d_v5.xml", "walker2d.xml"],
         ..gymnasium("walker2d", "walker2d.xml", |physics| Box::new(planar::WALKER2D.under(physics)))
     },
     Simulated {

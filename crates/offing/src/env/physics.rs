@@ -19,18 +19,22 @@ use crate::error::Error;
 #[serde(rename_all = "kebab-case")]
 pub enum Physics {
     /// What D4RL's v2 data were recorded with: Gymnasium v4's rewards and terminations, the capsule inertias and contact
-    /// margins of MuJoCo 2.0.
+    /// margins of MuJoCo 2.0. The ant's contact forces are 0, as in D4RL's files.
     #[default]
     D4rlV2,
     /// Gymnasium 1.4's v4 environments, to the last bit.
     GymnasiumV4,
     /// Gymnasium 1.4's v5 environments, to the last bit.
     GymnasiumV5,
+    /// The gym-v2 environments on MuJoCo 1.50, before D4RL's v2 data: as `d4rl-v2`, with a lower clamp of HalfCheetah's impedances
+    /// and with the ant's contact forces.
+    #[serde(rename = "mujoco-1.50")]
+    Mujoco150,
 }
 
 impl Physics {
     /// All of them, the default first.
-    pub const ALL: [Self; 3] = [Self::D4rlV2, Self::GymnasiumV4, Self::GymnasiumV5];
+    pub const ALL: [Self; 4] = [Self::D4rlV2, Self::GymnasiumV4, Self::GymnasiumV5, Self::Mujoco150];
 
     /// The name used on the command line and in configurations.
     pub fn name(self) -> &'static str {
@@ -38,7 +42,13 @@ impl Physics {
             Self::D4rlV2 => "d4rl-v2",
             Self::GymnasiumV4 => "gymnasium-v4",
             Self::GymnasiumV5 => "gymnasium-v5",
+            Self::Mujoco150 => "mujoco-1.50",
         }
+    }
+
+    /// Whether bodies weigh and touch as in the MuJoCo that D4RL used.
+    pub fn is_old(self) -> bool {
+        matches!(self, Self::D4rlV2 | Self::Mujoco150)
     }
 }
 

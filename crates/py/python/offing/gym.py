@@ -26,7 +26,8 @@ TASKS: tuple[str, ...] = ("point-mass", *_offing.TASKS)
 class SimEnv(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
     """A task of offing: hopper, halfcheetah, walker2d, ant, antmaze-umaze, antmaze-medium, antmaze-large, point-mass.
 
-    ``physics`` is ``d4rl-v2`` (what D4RL's datasets were recorded with), ``gymnasium-v4`` or ``gymnasium-v5``.
+    ``physics`` is ``d4rl-v2`` (what D4RL's datasets were recorded with), ``gymnasium-v4``,
+    ``gymnasium-v5`` or ``mujoco-1.50`` (gym-v2 before D4RL's v2 data).
     ``reset(seed=n)`` starts the very episode that offing's own evaluation starts with seed n. MuJoCo is fetched on first use.
     """
 

@@ -69,6 +69,9 @@ pub struct UnrollConfig {
     /// model knows what other actions do. A policy that earns its return only without noise stands on an edge that the model
     /// does not know well enough.
     pub noise: f32,
+    /// Weight of the critics' mean loss on logged rows beside that on imagined ones, which has the rest. Without it, all rows
+    /// count alike.
+    pub logged_weight: Option<f32>,
 }
 
 /// The cloning loss beside the return.
@@ -77,6 +80,8 @@ pub struct UnrollConfig {
 pub struct Anchor {
     /// Weight of the mean squared distance from logged actions, beside a return that is divided by its mean size.
     pub weight: f32,
+    /// The weight at the last step, reached in a straight line after the warm start; without it, the weight stays.
+    pub weight_end: Option<f32>,
     /// How much more rows count that did better than usual for their state: exp(selectivity · A / deviation of A), where A
     /// is the row's return less the critics' value. 0 counts all rows alike.
     pub selectivity: f64,
@@ -106,7 +111,15 @@ impl Default for WarmStart {
 
 impl Default for UnrollConfig {
     fn default() -> Self {
-        Self { starts: 128, own_states: 0.5, gather_every: 250, length: 10, lambda: 0.95, noise: 0.0 }
+        Self {
+            starts: 128,
+            own_states: 0.5,
+            gather_every: 250,
+            length: 10,
+            lambda: 0.95,
+            noise: 0.0,
+            logged_weight: None,
+        }
     }
 }
 
@@ -119,6 +132,14 @@ impl UnrollConfig {
 
 impl Default for Anchor {
     fn default() -> Self {
-        Self { weight: 0.4, selectivity: 1.0 }
+        Self { weight: 0.4, weight_end: None, selectivity: 1.0 }
+    }
+}
+
+impl Anchor {
+    /// The weight after a share of the updates.
+    pub(super) fn weight_at(&self, done: f64) -> f32 {
+        let end = self.weight_end.unwrap_or(self.weight);
+        self.weight + (end - self.weight) * done as f32
     }
 }

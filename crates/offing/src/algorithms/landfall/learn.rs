@@ -43,17 +43,18 @@ impl LandfallConfig {
         weights_of(&advantage, self.anchor.selectivity)
     }
 
-    /// The gradient of weight · mean w·(π(s) − a)² at the actions π(s).
+    /// The gradient of anchor · mean w·(π(s) − a)² at the actions π(s).
     pub(super) fn anchor_gradient(
         &self,
         anchored: &Mat,
         act: &Mat,
-        weight: impl Fn(usize) -> f32,
+        (anchor, weight): (f32, impl Fn(usize) -> f32),
         found: &mut Found,
     ) -> Mat {
         let mut gradient = anchored - act;
         found.cloning = gradient.mapv(|e| f64::from(e * e)).mean().unwrap_or(0.0);
-        let scale = 2.0 * self.anchor.weight / gradient.len().max(1) as f32;
+        found.anchor = f64::from(anchor) * found.cloning;
+        let scale = 2.0 * anchor / gradient.len().max(1) as f32;
         for (i, mut row) in gradient.rows_mut().into_iter().enumerate() {
             row *= scale * weight(i);
         }
@@ -99,7 +100,7 @@ impl LandfallConfig {
                 let scale = -1.0 / (size * rows as f32);
                 let counted = (0..rows).filter(|&i| !done[i]);
                 let climbed: f64 = counted.map(|i| f64::from(scale * y[[0, i]])).sum();
-                found.actor = climbed + f64::from(self.anchor.weight) * found.cloning;
+                found.actor = climbed + found.anchor;
                 let (drew, dvalue) = view.gradient(|i| if done[i] { 0.0 } else { scale });
                 for (at, &j) in smallest.iter().enumerate() {
                     dq[[j, at]] = dvalue[[at / rows, at % rows]];
@@ -149,7 +150,21 @@ impl LandfallConfig {
                 && (0..=t).all(|t| scored.fate[[t, i]] != Fate::Unbelieved)
                 && (0..t).all(|t| scored.fate[[t, i]] == Fate::GoesOn)
         };
-        let weight = |i: usize| if i < logged || counts(i - logged) { 1.0 } else { 0.0 };
+        let counted: Vec<bool> = (0..logged + rows).map(|i| i < logged || counts(i - logged)).collect();
+        let [real, imagined] = match self.unroll.logged_weight {
+            None => [1.0, 1.0],
+            Some(share) => {
+                // As factors of rows whose losses are divided by the number of all.
+                let all = counted.len() as f32;
+                let believed = counted[logged..].iter().filter(|&&c| c).count();
+                [share * all / logged.max(1) as f32, (1.0 - share) * all / believed.max(1) as f32]
+            }
+        };
+        let weight = |i: usize| match (counted[i], i < logged) {
+            (false, _) => 0.0,
+            (true, true) => real,
+            (true, false) => imagined,
+        };
         critic_step(agent, &obs, &act, &wanted.into(), weight)
     }
 }

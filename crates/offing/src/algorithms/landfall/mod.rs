@@ -66,8 +66,14 @@ impl Algorithm for LandfallConfig {
         ensure((0.0..=1.0).contains(&lambda), "unroll.lambda", "a number from 0 to 1", lambda)?;
         let lr = self.warm_start.lr;
         ensure(lr > 0.0 && lr.is_finite(), "warm_start.lr", "a positive number", lr)?;
-        let Anchor { weight, selectivity } = self.anchor;
-        for (key, value) in [("anchor.weight", f64::from(weight)), ("anchor.selectivity", selectivity)] {
+        if let Some(share) = self.unroll.logged_weight {
+            ensure((0.0..=1.0).contains(&share), "unroll.logged_weight", "a number from 0 to 1", share)?;
+        }
+        let Anchor { weight, weight_end, selectivity } = self.anchor;
+        let [weight, end] = [weight, weight_end.unwrap_or(weight)].map(f64::from);
+        for (key, value) in
+            [("anchor.weight", weight), ("anchor.weight_end", end), ("anchor.selectivity", selectivity)]
+        {
             ensure(value >= 0.0 && value.is_finite(), key, "a number from 0", value)?;
         }
         Ok(())
@@ -148,9 +154,11 @@ impl Algorithm for LandfallConfig {
                 });
                 let looked_at: Vec<usize> = (0..starts).map(|_| rng.below(length)).collect();
                 let scored = timer.time("search", || guard.score(&unroll, &model, &returns, &looked_at))?;
+                let updates = (self.train.steps - self.warm_start.steps).max(1) as f64;
+                let anchor = self.anchor.weight_at((step.index - self.warm_start.steps) as f64 / updates);
                 let y = timer.time("actor", || {
                     let anchored = unroll.anchor(&agent.actor, pool, &batch.obs);
-                    let danchored = self.anchor_gradient(anchored, &batch.act, weight, found);
+                    let danchored = self.anchor_gradient(anchored, &batch.act, (anchor, weight), found);
                     let (gradient, y) =
                         self.return_gradient(agent, &unroll, &standardiser, &scored, &batch.done, found);
                     unroll.train_actor(agent, &model, &standardiser, pool, (&gradient, &danchored));
@@ -243,6 +251,8 @@ struct Found {
     q: f64,
     /// Squared distance from logged actions.
     cloning: f64,
+    /// The anchor's part of the actor's loss.
+    anchor: f64,
     u: f64,
     penalty: f64,
     /// Share of steps that were not believed.
@@ -266,8 +276,9 @@ impl Found {
         }
     }
 
-    fn numbers(&self) -> [f64; 7] {
-        [self.critic, self.actor, self.q, self.cloning, self.u, self.penalty, self.unbelieved]
+    fn numbers(&self) -> [f64; 8] {
+        let Self { critic, actor, q, cloning, anchor, u, penalty, unbelieved } = *self;
+        [critic, actor, q, cloning, anchor, u, penalty, unbelieved]
     }
 }
 
@@ -301,9 +312,9 @@ impl Checkpoint for State {
         (self.weights, self.noise) = (list("weights")?, list("noise")?);
         let shape = [from.shape("own").map_or(0, |shape| shape[0]), self.own.ncols()];
         self.own = Mat::from_shape_vec(shape, from.f32("own", &shape)?).expect("the shape was checked");
-        let [critic, actor, q, cloning, u, penalty, unbelieved] =
-            from.f64("found", 7)?.try_into().expect("seven numbers were asked for");
-        self.found = Found { critic, actor, q, cloning, u, penalty, unbelieved };
+        let [critic, actor, q, cloning, anchor, u, penalty, unbelieved] =
+            from.f64("found", 8)?.try_into().expect("eight numbers were asked for");
+        self.found = Found { critic, actor, q, cloning, anchor, u, penalty, unbelieved };
         Ok(())
     }
 }

@@ -61,7 +61,7 @@ impl Case {
             SacConfig { hidden: vec![32, 20], critics: 3, critic_layer_norm: true, ..SacConfig::default() };
         let cfg = LandfallConfig {
             unroll: UnrollConfig { length: 4, lambda: 0.9, ..UnrollConfig::default() },
-            anchor: Anchor { weight: 0.4, selectivity: 0.0 },
+            anchor: Anchor { weight: 0.4, selectivity: 0.0, ..Anchor::default() },
             pessimism: Pessimism::PenalizeExcess { lambda: 0.5, quantile: 0.5 },
             sac,
             ..LandfallConfig::default()
@@ -109,7 +109,8 @@ fn a_step_of_actor_and_critics_equals_pytorch() {
         );
         let mut found = Found::default();
         let anchored = unroll.anchor(&case.agent.actor, &case.pool, &case.batch.obs);
-        let danchored = case.cfg.anchor_gradient(anchored, &case.batch.act, |i| case.weight[i], &mut found);
+        let danchored =
+            case.cfg.anchor_gradient(anchored, &case.batch.act, (0.4, |i| case.weight[i]), &mut found);
         let (gradient, y) = case.cfg.return_gradient(
             &mut case.agent,
             &unroll,
@@ -158,6 +159,14 @@ fn returns_are_discounted_sums_and_a_cut_episode_goes_on_at_its_mean_reward() {
         (found.most / found.scale - 6.0).abs() < 1e-5 && found.least == 0.0,
         "3 a step for ever, or nothing"
     );
+}
+
+#[test]
+fn the_anchor_goes_in_a_straight_line_to_its_end() {
+    let stays = Anchor { weight: 0.4, ..Anchor::default() };
+    assert_eq!([0.0, 0.5, 1.0].map(|done| stays.weight_at(done)), [0.4; 3]);
+    let goes = Anchor { weight_end: Some(0.0), ..stays };
+    assert_eq!([0.0, 0.5, 1.0].map(|done| goes.weight_at(done)), [0.4, 0.2, 0.0]);
 }
 
 #[test]
