@@ -148,6 +148,15 @@ fn a_run_without_a_simulator_tells_what_it_is() {
     let args = ["train", "bc", &log, "--dir", "run", "--steps", "20", "--set", "hidden=[8]"];
     let output = offing(temp.path(), &args);
     assert!(output.status.success(), "{}", said(&output));
+    assert!(
+        said(&output).contains("actions from [-0.25] to [2.0] are scaled to [-1, 1]"),
+        "{}",
+        said(&output)
+    );
+    let mut raw = args.to_vec();
+    raw[4] = "raw";
+    raw.extend(["--set", "train.units=as-logged"]);
+    let output = offing(temp.path(), &raw);
     assert!(said(&output).contains("200 rows have actions outside [-1, 1]"), "{}", said(&output));
     let output = offing(temp.path(), &["train", "--resume", "run"]);
     let words = said(&output);

@@ -170,7 +170,7 @@ fn policies_of(runtime: &Runtime, (dir, manifest): &NamedRun, data: &Dataset) ->
             runtime.say(&format!("{}: has no {which}{yet}; the others are ranked", dir.display()));
             continue;
         }
-        let policy = load_actor(&path)?;
+        let mut policy = load_actor(&path)?;
         let (widths, wanted) =
             ((policy.obs_dim(), policy.act_dim()), (data.rows.obs_dim(), data.rows.act_dim()));
         if widths != wanted {
@@ -178,6 +178,9 @@ fn policies_of(runtime: &Runtime, (dir, manifest): &NamedRun, data: &Dataset) ->
                 "{}: wanted a policy of widths {wanted:?}, found {widths:?}; check the run",
                 path.display()
             );
+        }
+        if let Some(units) = &data.units {
+            policy = units.policy_inward(&policy);
         }
         found.push(RankedPolicy {
             run: dir.clone(),

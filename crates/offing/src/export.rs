@@ -2,7 +2,7 @@
 //!
 //! The graph takes `obs` (batch × obs_dim) and gives `action` = tanh(μ), and `mean` (μ) and `log_std`
 //! (clamped log σ) for those who want to sample: a = tanh(mean + exp(log_std)·ε). For a clipped policy, clip to
-//! [-1, 1] replaces tanh in both.
+//! [-1, 1] replaces tanh in both. A policy whose actions have units of their own gives them in those units.
 //!
 //! ```
 //! use offing::{Rng, export::onnx, sac::Actor};
@@ -35,20 +35,34 @@ pub fn onnx(actor: &Actor) -> Result<Vec<u8>> {
         last = format!("features.{l}");
     }
     let [low, high] = actor.log_std();
+    // What −1 and 1 stand for comes after the squashing.
+    let squashed = if actor.action_range().is_some() { "action.unit" } else { "action" };
     let (squash, constants, about) = match actor.clipped() {
         false => (
-            node("Tanh", &["mean"], "action"),
+            node("Tanh", &["mean"], squashed),
             vec![],
             "A tanh-Gaussian policy: action = tanh(mean); a sample is tanh(mean + exp(log_std) * noise).",
         ),
         true => (
-            node("Clip", &["mean", "action.low", "action.high"], "action"),
+            node("Clip", &["mean", "action.low", "action.high"], squashed),
             vec![("action.low", -1.0), ("action.high", 1.0)],
             "A clipped Gaussian policy: action = clip(mean, -1, 1); a sample is clip(mean + exp(log_std) * noise, -1, 1).",
         ),
     };
     nodes.push(gemm(&last, "mean", "mean"));
     nodes.push(squash);
+    let mut scales = Vec::new();
+    if let Some(range) = actor.action_range() {
+        let pairs = || range.low.iter().zip(&range.high);
+        let [half, middle] = [
+            pairs().map(|(low, high)| 0.5 * (high - low)).collect::<Vec<f32>>(),
+            pairs().map(|(low, high)| 0.5 * (low + high)).collect(),
+        ];
+        nodes.push(node("Mul", &["action.unit", "action.half_width"], "action.centred"));
+        nodes.push(node("Add", &["action.centred", "action.middle"], "action"));
+        let width = [actor.act_dim()];
+        scales = vec![tensor("action.half_width", &width, &half), tensor("action.middle", &width, &middle)];
+    }
     nodes.push(gemm(&last, "log_std", "log_std.free"));
     nodes.push(node("Clip", &["log_std.free", "log_std.low", "log_std.high"], "log_std"));
     let layers = policy.names().filter(|n| n.ends_with(".weight") || n.ends_with(".bias"));
@@ -61,6 +75,7 @@ pub fn onnx(actor: &Actor) -> Result<Vec<u8>> {
         .messages(1, nodes)
         .text(2, "policy")
         .messages(5, layers.collect::<Result<Vec<_>>>()?)
+        .messages(5, scales)
         .messages(5, constants.map(|(name, value)| tensor(name, &[], &[value])))
         .message(11, matrix("obs", actor.obs_dim()))
         .messages(12, ["action", "mean", "log_std"].map(|name| matrix(name, actor.act_dim())));

@@ -13,6 +13,7 @@ use std::path::Path;
 
 use safetensors::{Dtype, SafeTensors};
 
+use crate::data::ActionRange;
 use crate::error::{Error, Result, bad_file};
 use crate::rng::Rng;
 
@@ -62,7 +63,8 @@ impl Policy for UniformPolicy {
 ///
 /// Stored as safetensors with `hidden.<i>.weight` (out × in), `hidden.<i>.bias`, `mean.*`, `log_std.*`, and optionally
 /// `log_std_range`, the clamp of log σ. Two more numbers are optional: `tanh_units` (1: hidden units are tanh, not ReLU)
-/// and `clipped` (1: a = μ(s) + σ(s)·ε cut to [-1, 1], not squashed), as natural policy gradient has them.
+/// and `clipped` (1: a = μ(s) + σ(s)·ε cut to [-1, 1], not squashed), as natural policy gradient has them. So are `action_low`
+/// and `action_high`, what -1 and 1 stand for: a policy learnt from a log in other units acts in those.
 #[derive(Clone, Debug)]
 pub struct TanhGaussian {
     hidden: Vec<Layer>,
@@ -72,6 +74,8 @@ pub struct TanhGaussian {
     range: [f32; 2],
     tanh_units: bool,
     clipped: bool,
+    /// What −1 and 1 stand for, where actions have units of their own.
+    action_range: Option<ActionRange>,
 }
 
 /// A policy with noise that can act without it.
@@ -145,6 +149,7 @@ impl TanhGaussian {
             tanh_units: flag(&file, "tanh_units", path)?,
             clipped: flag(&file, "clipped", path)?,
             range: range(&file, path)?,
+            action_range: action_range(&file, path)?,
         };
         policy.check_widths(path)?;
         Ok(policy)
@@ -164,6 +169,17 @@ impl TanhGaussian {
                 let found = format!("{} × {}", head.outputs(), head.inputs);
                 return Err(bad(path, key, &format!("shape {} × {width}", self.act_dim()), &found));
             }
+        }
+        if let Some(range) = &self.action_range
+            && (range.low.len() != self.act_dim() || range.high.len() != self.act_dim())
+        {
+            let (wanted, found) = (self.act_dim(), range.low.len().min(range.high.len()));
+            return Err(bad(
+                path,
+                "action_low, action_high",
+                &format!("{wanted} numbers each"),
+                &format!("{found}"),
+            ));
         }
         Ok(())
     }
@@ -208,6 +224,9 @@ impl Policy for TanhGaussian {
             let std = log_std.clamp(self.range[0], self.range[1]).exp();
             *a = self.bound(mean + std * rng.normal() as f32);
         }
+        if let Some(range) = &self.action_range {
+            range.outward_one(act);
+        }
     }
 }
 
@@ -216,11 +235,22 @@ impl MeanPolicy for TanhGaussian {
         let mut mean = Vec::new();
         self.mean.apply(&self.trunk(obs), &mut mean);
         act.iter_mut().zip(&mean).for_each(|(a, mean)| *a = self.bound(*mean));
+        if let Some(range) = &self.action_range {
+            range.outward_one(act);
+        }
     }
 }
 
 fn bad(path: &Path, key: &str, wanted: &str, found: &str) -> Error {
     Error::key(path, key, wanted, found, "use a policy saved by offing or one with tensors of that layout")
+}
+
+fn action_range(file: &SafeTensors, path: &Path) -> Result<Option<ActionRange>> {
+    if file.tensor("action_low").is_err() {
+        return Ok(None);
+    }
+    let read = |name: &str| tensor(file, name, 1, path).map(|(values, _)| values);
+    Ok(Some(ActionRange { low: read("action_low")?, high: read("action_high")? }))
 }
 
 fn layer(file: &SafeTensors, name: &str, path: &Path) -> Result<Layer> {

@@ -75,11 +75,14 @@ pub(crate) fn act(args: &Act) -> Result<ExitCode> {
         );
     }
     let pool = ThreadPool::new(rayon::current_num_threads());
-    let actions = if args.stochastic {
+    let mut actions = if args.stochastic {
         actor.act_batch(&pool, &obs, &mut Rng::stream(args.seed, "act", 0))
     } else {
         actor.mean_batch(&pool, &obs)
     };
+    if let Some(range) = actor.action_range() {
+        range.outward(actions.view_mut());
+    }
     match as_csv {
         true => write_text(&args.out, &csv(&actions))?,
         false => write_npy(&actions, &args.out)?,

@@ -166,7 +166,7 @@ pub(crate) fn announce(runtime: &Runtime, data: &Dataset) {
     let rows = data.rows.act.rows().into_iter().filter(beyond).count();
     if rows > 0 {
         runtime.say(&format!(
-            "{} rows have actions outside [-1, 1], where the policy cannot act: rescale them, see `offing data audit`",
+            "{} rows have actions outside [-1, 1], where the policy cannot act: scale them with --set train.units=standard",
             count(rows)
         ));
     }

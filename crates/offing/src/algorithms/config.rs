@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::data::Dataset;
+use crate::data::{ActionRange, Dataset};
 use crate::dynamics::{EnsembleConfig, TerminationConfig, check_rows};
 use crate::error::{Result, invalid};
 use crate::pessimism::Pessimism;
@@ -28,6 +28,26 @@ pub struct TrainConfig {
     pub reward_shift: RewardShift,
     /// Leave out rows whose state moves farther in a step than a body can, by the audit's rule. AntMaze files have such rows.
     pub drop_teleports: bool,
+    /// In which units algorithms see the data: `as-logged`, or `standard`: observations with mean 0 and deviation 1, actions
+    /// from −1 to 1. Saved policies take and give logged units either way. `auto` is `as-logged` for the tasks that offing
+    /// knows, as in the papers, and `standard` for a log of one's own.
+    pub units: UnitsChoice,
+    /// The smallest and largest possible action in standard units, `{ low = [0], high = [40] }`. Without it, the smallest and
+    /// largest in the log, where any is beyond ±1.
+    pub action_range: Option<ActionRange>,
+}
+
+/// Units in which algorithms see the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UnitsChoice {
+    /// Standard for data of no known task.
+    #[default]
+    Auto,
+    /// The log's own.
+    AsLogged,
+    /// Observations standardised, actions from −1 to 1.
+    Standard,
 }
 
 impl Default for TrainConfig {
@@ -40,6 +60,8 @@ impl Default for TrainConfig {
             checkpoint_every: 10_000,
             reward_shift: RewardShift::By(0.0),
             drop_teleports: false,
+            units: UnitsChoice::Auto,
+            action_range: None,
         }
     }
 }

@@ -40,7 +40,7 @@ mod registry_tests;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use config::{Blocks, ModelConfig, RewardShift, RolloutActions, RolloutConfig, TrainConfig};
+pub use config::{Blocks, ModelConfig, RewardShift, RolloutActions, RolloutConfig, TrainConfig, UnitsChoice};
 pub use registry::{AlgorithmName, AlgorithmSpec, Configured, EstimatorUse, Registry};
 pub use sac_learner::{ImaginedRows, MixedBatch, SacLearner};
 pub use session::{Evaluator, Event, Metrics, PICKED_POLICY, Scores, Session, Status};
@@ -109,6 +109,16 @@ pub fn validate_for(algorithm: &dyn Algorithm, data: &Dataset) -> Result<()> {
     let (name, blocks) = (&data.name, algorithm.blocks());
     if data.rows.is_empty() {
         return Err(invalid!("{name}: wanted rows to learn from, found none; ask for more with --rows"));
+    }
+    // No policy here can repeat such actions.
+    let beyond =
+        data.rows.act.rows().into_iter().filter(|act| act.iter().any(|a| a.abs() > 1.0 + 1e-6)).count();
+    if 2 * beyond > data.rows.len() {
+        return Err(invalid!(
+            "{name}: wanted actions from -1 to 1, found {beyond} of {} rows outside; use train.units = \"standard\", which \
+             scales them",
+            data.rows.len()
+        ));
     }
     // Rows that did not pass `Hooks::adapt`.
     match blocks.train.reward_shift {

@@ -181,7 +181,10 @@ impl<'a> Session<'a> {
             cached.epochs
         ));
         self.report_model_error(&cached.model, cfg);
-        Ok(cached.model)
+        Ok(match &self.data.units {
+            Some(units) => cached.model.in_units(units),
+            None => cached.model,
+        })
     }
 
     /// Says how much better the model predicts held-out rows than two models without any learning to speak of.
@@ -301,16 +304,16 @@ impl<'a> Session<'a> {
         let picked = metrics.promise.filter(promises_more);
         if let Some(promise) = picked {
             self.pick = Some(Pick { promise, step: status.step });
-            self.run.write(PICKED_POLICY, &actor.to_policy().to_bytes()?)?;
+            self.run.write(PICKED_POLICY, &self.outward(actor).to_policy().to_bytes()?)?;
         }
         if let Some(pick) = self.pick {
             line.insert("picked_step".into(), json!(pick.step));
         }
         if let Some(evaluator) = self.evaluator {
-            let seed = self.rng("evaluate", status.step).bits();
-            let found = self
-                .timer
-                .time("evaluate", || evaluate(evaluator.envs, &Deterministic(actor), cfg.episodes, seed))?;
+            let (seed, outward) = (self.rng("evaluate", status.step).bits(), self.outward(actor));
+            let found = self.timer.time("evaluate", || {
+                evaluate(evaluator.envs, &Deterministic(&outward), cfg.episodes, seed)
+            })?;
             let mean = found.mean();
             line.insert("return".into(), json!(mean));
             line.insert("return_std".into(), json!(found.std()));
@@ -319,7 +322,7 @@ impl<'a> Session<'a> {
             line.insert("score".into(), json!(status.last_score));
             if self.scores.best.is_none_or(|best| mean > best) {
                 self.scores.best = Some(mean);
-                self.run.write("best.safetensors", &actor.to_policy().to_bytes()?)?;
+                self.run.write("best.safetensors", &self.outward(actor).to_policy().to_bytes()?)?;
             }
             self.scores.last = Some(mean);
             if picked.is_some() {
@@ -374,9 +377,15 @@ impl<'a> Session<'a> {
 
     /// Writes the finished policy.
     pub(super) fn write_policy(&mut self, actor: &Actor) -> Result<()> {
+        let actor = self.outward(actor);
         self.run.write("policy.safetensors", &actor.to_policy().to_bytes()?)?;
-        self.run.write("policy.onnx", &crate::export::onnx(actor)?)?;
+        self.run.write("policy.onnx", &crate::export::onnx(&actor)?)?;
         Ok(())
+    }
+
+    /// The policy in the log's units.
+    fn outward(&self, actor: &Actor) -> Actor {
+        self.data.units.as_ref().map_or_else(|| actor.clone(), |units| units.policy_outward(actor))
     }
 }
 

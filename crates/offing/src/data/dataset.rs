@@ -6,6 +6,7 @@ use std::ops::Range;
 use ndarray::{Array1, Array2, Axis};
 
 use super::formats::Format;
+use super::units::{ActionRange, Units};
 use crate::batch::Batch;
 use crate::checksum::Checksum;
 use crate::error::{Result, require};
@@ -22,6 +23,8 @@ pub struct Dataset {
     pub rows: Batch,
     /// What was added to every reward after reading.
     pub reward_shift: f32,
+    /// Between the log's units and those of `rows`, where they are not the same.
+    pub units: Option<Units>,
     /// Rows at which a time limit (not a terminal) ended the episode; the return would go on from `next_obs`. A file
     /// may mark a row as both: then `done` decides.
     pub timeout: Array1<bool>,
@@ -104,6 +107,17 @@ impl SimColumns {
 }
 
 impl Dataset {
+    /// Standardises observations and brings actions to [−1, 1], as [`Units::of`] does.
+    ///
+    /// # Errors
+    /// As [`Units::of`].
+    pub fn bring_inward(&mut self, range: Option<&ActionRange>) -> Result<()> {
+        let units = Units::of(&self.rows, range)?;
+        units.rows_inward(&mut self.rows);
+        self.units = Some(units);
+        Ok(())
+    }
+
     /// The mean reward of a step, where that is a cost and an end is no goal: then a policy gains by failing soon. `None` where
     /// living on pays, where nothing ends, or where ends are rewarded.
     pub fn ending_pays(&self) -> Option<f64> {
@@ -198,6 +212,7 @@ impl Dataset {
             format: self.format,
             rows: self.rows.select(&picks),
             reward_shift: self.reward_shift,
+            units: self.units.clone(),
             timeout: self.timeout.select(Axis(0), &picks),
             episodes: stretches.iter().map(place).collect(),
             sim: self.sim.as_ref().map(|s| s.select(&picks)),

@@ -215,6 +215,7 @@ impl RecordedRows {
             format: Format::D4RL,
             rows,
             reward_shift: 0.0,
+            units: None,
             timeout: Array1::from(self.timeout),
             episodes,
             sim: SimColumns::from_columns(sim),

@@ -17,6 +17,7 @@ mod naming;
 mod options;
 mod reset_detection;
 mod transitions;
+mod units;
 mod unknown_columns;
 
 pub use dataset::{Dataset, Ends, ReadReport, SimColumns};
@@ -24,3 +25,4 @@ pub use formats::{Format, read, read_npy, write, write_npy};
 pub use from_columns::LogColumns;
 pub use options::{ColumnMap, ReadOptions, TerminalNext};
 pub use reset_detection::StepScale;
+pub use units::{ActionRange, Units};

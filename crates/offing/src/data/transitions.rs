@@ -118,6 +118,7 @@ pub(super) fn assemble(
         name,
         format,
         reward_shift: 0.0,
+        units: None,
         rows: if whole { rows } else { rows.select(&kept) },
         timeout: if whole { timeout } else { timeout.select(Axis(0), &kept) },
         episodes: episodes(&kept, &follows),

@@ -25,6 +25,7 @@ use super::termination::Termination;
 use super::trainer::{FitProgress, Trainer};
 use super::{DynamicsModel, Members, ModelStep, Prediction, sampled_batch};
 use crate::batch::{Batch, Mat};
+use crate::data::Units;
 use crate::error::{Result, invalid, require};
 use crate::nn::{
     Activation, Activations, Keep, MlpEnsemble, Noise, PackedMatrix, Scalar, ScratchPool, Shape, Tensors,
@@ -108,6 +109,12 @@ impl Ensemble {
     /// The same model with a termination function.
     pub fn with_termination(mut self, termination: Termination) -> Self {
         self.termination = termination;
+        self
+    }
+
+    /// The same model with its termination rule for steps in standard units.
+    pub fn in_units(mut self, units: &Units) -> Self {
+        self.termination = self.termination.in_units(units);
         self
     }
 

@@ -219,6 +219,7 @@ mod tests {
             format: Format::NPZ,
             rows,
             reward_shift: 0.0,
+            units: None,
             timeout: Array1::from_shape_fn(n, |i| i % 30 == 29),
             episodes: (0..episodes).map(|e| e * 30..(e + 1) * 30).collect(),
             sim: None,

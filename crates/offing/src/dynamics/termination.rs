@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::expression::Expression;
 use super::learnt::{LearnedConfig, LearnedTermination};
 use crate::batch::{Batch, Mat};
+use crate::data::Units;
 use crate::error::{Error, Result, invalid, require};
 use crate::tasks::{self, TaskTermination};
 
@@ -73,6 +74,8 @@ pub enum Termination {
     Alive(Expression),
     /// A classifier.
     Learnt(Box<LearnedTermination>),
+    /// A rule that looks at logged units, for steps in standard ones.
+    InUnits(Box<Termination>, Box<Units>),
 }
 
 impl TerminationConfig {
@@ -147,6 +150,15 @@ impl TerminationConfig {
 }
 
 impl Termination {
+    /// The same rule for steps in standard units. A classifier has learnt from such steps.
+    #[must_use]
+    pub fn in_units(self, units: &Units) -> Self {
+        match self {
+            Self::Alive(_) | Self::Body(_) => Self::InUnits(Box::new(self), Box::new(units.clone())),
+            other => other,
+        }
+    }
+
     /// Whether each step from `obs` by `act` to `next_obs` ended its episode.
     pub fn done(&self, obs: &Mat, act: &Mat, next_obs: &Mat) -> Array1<bool> {
         let mut done = match self {
@@ -157,6 +169,9 @@ impl Termination {
             }
             Self::Learnt(learnt) => learnt.done(obs, act, next_obs),
             Self::Body(rule) => next_obs.rows().into_iter().map(|row| rule.ends(row)).collect(),
+            Self::InUnits(rule, units) => {
+                rule.done(&units.obs_outward(obs), &units.act_outward(act), &units.obs_outward(next_obs))
+            }
             Self::Never => Array1::from_elem(next_obs.nrows(), false),
         };
         for (done, row) in done.iter_mut().zip(next_obs.rows()) {

@@ -4,6 +4,7 @@
 use ndarray::{Array1, ArrayView2};
 
 use crate::batch::Mat;
+use crate::data::ActionRange;
 use crate::error::{Error, Result, invalid};
 use crate::nn::{
     Activation, Activations, Field, Init, Keep, MlpEnsemble, Noise, PackedMatrix, ScratchPool, Shape,
@@ -23,6 +24,8 @@ pub struct Actor {
     log_std: [f32; 2],
     /// Actions are a plain Gaussian's, clipped to [-1, 1].
     clipped: bool,
+    /// What −1 and 1 stand for outside, where they stand for something else.
+    range: Option<ActionRange>,
     scratch: ScratchPool<Scratch>,
 }
 
@@ -38,7 +41,7 @@ impl Actor {
     pub fn new(obs_dim: usize, act_dim: usize, hidden: &[usize], log_std: [f32; 2], rng: &mut Rng) -> Self {
         let shape = Shape::new(obs_dim, hidden, 2 * act_dim, Activation::Relu);
         let net = MlpEnsemble::new(shape, 1, Init::Uniform, Keep::Moments, rng);
-        Self { net, act_dim, log_std, clipped: false, scratch: ScratchPool::default() }
+        Self { net, act_dim, log_std, clipped: false, range: None, scratch: ScratchPool::default() }
     }
 
     /// A policy whose network gives all μ, then all log σ. Weights that are not finite are an error.
@@ -47,7 +50,7 @@ impl Actor {
             return Err(invalid!("policy: wanted finite weights, found NaN or infinite ones"));
         }
         let act_dim = net.shape().outputs(net.shape().layers() - 1) / 2;
-        Ok(Self { net, act_dim, log_std, clipped, scratch: ScratchPool::default() })
+        Ok(Self { net, act_dim, log_std, clipped, range: None, scratch: ScratchPool::default() })
     }
 
     /// Width of an observation.
@@ -68,6 +71,19 @@ impl Actor {
     /// Whether actions are a plain Gaussian's, clipped to [-1, 1], rather than squashed by tanh.
     pub fn clipped(&self) -> bool {
         self.clipped
+    }
+
+    /// What −1 and 1 stand for, where actions have units of their own. [`Policy::act`], saved files and ONNX speak those;
+    /// batches of actions stay within [−1, 1], as learners want them.
+    pub fn action_range(&self) -> Option<&ActionRange> {
+        self.range.as_ref()
+    }
+
+    /// The same policy with actions of such units.
+    #[must_use]
+    pub fn with_action_range(mut self, range: Option<ActionRange>) -> Self {
+        self.range = range;
+        self
     }
 
     /// Activation of the hidden units.
@@ -151,10 +167,13 @@ impl Actor {
             s.head.sample(self.net.simd(), &s.trace.out, 1, noise, 0);
             act.copy_from_slice(&s.head.act[..self.act_dim]);
         });
+        if let Some(range) = &self.range {
+            range.outward_one(act);
+        }
     }
 
-    /// The weights alone, named as policies are stored: `hidden.<i>.*`, `mean.*`, `log_std.*`; and `tanh_units` and
-    /// `clipped` for a policy that has these.
+    /// The weights alone, named as policies are stored: `hidden.<i>.*`, `mean.*`, `log_std.*`; and `tanh_units`, `clipped`,
+    /// `action_low` and `action_high` for a policy that has these.
     pub fn to_policy(&self) -> Tensors {
         let mut out = Tensors::default();
         let (shape, last) = (self.net.shape(), self.net.shape().layers() - 1);
@@ -174,6 +193,10 @@ impl Actor {
             }
         }
         out.put_f32("log_std_range", &[2], self.log_std.to_vec());
+        if let Some(ActionRange { low, high }) = &self.range {
+            out.put_f32("action_low", &[self.act_dim], low.clone());
+            out.put_f32("action_high", &[self.act_dim], high.clone());
+        }
         for (name, set) in [("tanh_units", self.units() == Activation::Tanh), ("clipped", self.clipped)] {
             if set {
                 out.put_u64(name, &[1]);
@@ -220,7 +243,12 @@ impl Actor {
             }
             net.set(0, l, Field::Weight, &weight, &bias);
         }
-        Self::from_net(net, log_std, flag("clipped")?)
+        let mut actor = Self::from_net(net, log_std, flag("clipped")?)?;
+        if tensors.shape("action_low").is_some() {
+            let [low, high] = ["action_low", "action_high"].map(|name| tensors.f32(name, &[act_dim]));
+            actor.range = Some(ActionRange { low: low?, high: high? });
+        }
+        Ok(actor)
     }
 }
 

@@ -85,6 +85,13 @@ impl Standardiser {
         folded.net.set(0, 0, Field::Weight, &weight, &bias);
         folded
     }
+
+    /// What [`fold`](Self::fold) was given, but for rounding: an actor on standardised observations.
+    #[must_use]
+    pub fn unfold(&self, actor: &Actor) -> Actor {
+        let shift = self.mean.iter().zip(&self.std).map(|(mean, std)| -mean / std).collect();
+        Self { mean: shift, std: self.std.iter().map(|std| 1.0 / std).collect() }.fold(actor)
+    }
 }
 
 #[cfg(test)]

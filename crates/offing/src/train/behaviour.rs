@@ -13,9 +13,13 @@ pub const DATA_CARD: &str = "data.json";
 
 pub(super) fn write_data_card(run: &RunDir, data: &Dataset, physics: Physics) -> Result<()> {
     let (mean, score) = behaviour_score(data, physics);
-    let card = json!({
+    let mut card = json!({
         "dataset": data.name, "transitions": data.rows.len(), "episodes": data.episodes.len(), "return": mean, "score": score,
     });
+    if let Some(units) = &data.units {
+        card["units"] =
+            json!({ "obs_mean": units.obs.mean(), "obs_std": units.obs.std(), "actions": units.act });
+    }
     run.write(DATA_CARD, format!("{card:#}\n").as_bytes()).map(drop)
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::reference_of;
-use crate::algorithms::{Evaluator, Event, Registry, Session, TrainConfig};
+use crate::algorithms::{Evaluator, Event, Registry, Session, TrainConfig, UnitsChoice};
 use crate::data::audit::teleport_rows;
 use crate::data::catalogue::Catalogue;
 use crate::data::resolve::{DataEvent, Resolver};
@@ -13,6 +13,7 @@ use crate::error::{Result, invalid, require};
 use crate::home::Home;
 use crate::nn::ThreadPool;
 use crate::run::{ControlFlow, RunDir};
+use crate::tasks::body_of;
 use crate::uncertainty::CustomEstimator;
 
 /// What surrounds a training. All of it has defaults: no simulator, all threads, nobody who listens.
@@ -94,7 +95,7 @@ impl<'a> Hooks<'a> {
             let path = resolver.locate(name, rows)?;
             resolver.read_with_notes(&path, ReadOptions::default())
         })?;
-        Ok(self.adapt(data, rows, cfg))
+        self.adapt(data, rows, cfg)
     }
 
     /// The dataset of that name with this checksum after [`adapt`](Self::adapt); `None` where it has another.
@@ -121,8 +122,11 @@ impl<'a> Hooks<'a> {
     }
 
     /// Changes a dataset as the `train` settings say: without teleports, subsampled to whole episodes of about `rows`
-    /// rows, rewards shifted.
-    pub fn adapt(&mut self, mut data: Dataset, rows: Option<usize>, cfg: &TrainConfig) -> Dataset {
+    /// rows, rewards shifted, in standard units.
+    ///
+    /// # Errors
+    /// A stated range of actions that does not fit the logged ones.
+    pub fn adapt(&mut self, mut data: Dataset, rows: Option<usize>, cfg: &TrainConfig) -> Result<Dataset> {
         if cfg.drop_teleports {
             let teleports = teleport_rows(&data);
             if !teleports.is_empty() {
@@ -137,7 +141,22 @@ impl<'a> Hooks<'a> {
         if shift != 0.0 {
             data.shift_rewards(shift);
         }
-        data
+        let known = body_of(&data.name).is_some()
+            || self.simulators.is_some_and(|simulators| simulators.task_of(&data.name).is_some());
+        let standard = match cfg.units {
+            UnitsChoice::Auto => !known,
+            choice => choice == UnitsChoice::Standard,
+        };
+        if standard && data.units.is_none() {
+            data.bring_inward(cfg.action_range.as_ref())?;
+            if let Some(range) = data.units.as_ref().and_then(|units| units.act.as_ref()) {
+                self.note(format!(
+                    "actions from {:?} to {:?} are scaled to [-1, 1]; the policy gives them as logged (train.action_range)",
+                    range.low, range.high
+                ));
+            }
+        }
+        Ok(data)
     }
 
     /// Runs `work` in a session on these data, with simulators to score policies in where their task has any.

@@ -50,7 +50,7 @@ pub struct Trained {
     pub finished: bool,
     /// The run directory.
     pub dir: PathBuf,
-    /// The last policy of a finished run.
+    /// The last policy of a finished run, in the log's units.
     pub policy: Option<Actor>,
     /// Returns in the simulator, where there is one.
     pub scores: Scores,
@@ -95,7 +95,7 @@ pub fn prepare(config: &RunConfig, hooks: &mut Hooks<'_>) -> Result<PreparedRun>
     let request = config.resolve(&hooks.registry)?;
     let train = request.configured.algorithm.blocks().train;
     let data = match (&config.data, &request.digest) {
-        (DataSource::Rows(data), _) => hooks.adapt((**data).clone(), request.rows, train),
+        (DataSource::Rows(data), _) => hooks.adapt((**data).clone(), request.rows, train)?,
         // A configuration gives its run again: with the same transitions, as long as nobody asked for others.
         (DataSource::Named(_), Some(digest)) => {
             match hooks.find_same(&request.dataset, request.rows, train, digest)? {
@@ -220,6 +220,8 @@ impl PreparedRun {
             Err(Error::Stopped) => None,
             other => other?,
         };
+        let units = self.data.units.as_ref();
+        let policy = policy.map(|policy| units.map_or(policy.clone(), |units| units.policy_outward(&policy)));
         if !finished {
             run.save_timing(&timer)?;
         }
