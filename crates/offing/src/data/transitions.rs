@@ -19,7 +19,7 @@ use super::formats::Format;
 use super::messages::escaped;
 use super::naming;
 use super::options::{ReadOptions, TerminalNext};
-use super::reset_detection::StepScale;
+use super::reset_detection::Resets;
 use crate::batch::{Batch, Mat};
 use crate::error::{Result, bad_file};
 
@@ -192,28 +192,33 @@ fn link_with_next(
 fn link_by_order(columns: &FileColumns, options: &ReadOptions, notes: &mut Vec<String>) -> Links {
     let n = columns.rew.len();
     let marked = columns.timeout.is_some() || columns.episode.is_some();
-    let needs_scale =
-        !marked || (options.terminal_next == TerminalNext::Auto && columns.done.iter().any(|&d| d));
+    let looks = !marked || (options.terminal_next == TerminalNext::Auto && columns.done.iter().any(|&d| d));
     let ordinary = |i: usize| !columns.done[i] && !columns.ends_at(i);
-    let scale = if needs_scale { StepScale::measure(&columns.obs, ordinary) } else { None };
-    let plausible =
-        |i: usize| scale.as_ref().is_some_and(|s| !s.is_jump(columns.obs.row(i), columns.obs.row(i + 1)));
-    let mut jumps = 0;
+    let resets = if looks {
+        let starts = (0..n).filter(|&i| i == 0 || columns.ends_at(i - 1)).collect();
+        Resets::find(&columns.obs, &columns.act, ordinary, starts)
+    } else {
+        None
+    };
+    // Where terminals are followed by resets, as a rule, one that looks like a step is a reset like the others.
+    let inner: Vec<usize> = (0..n).filter(|&i| columns.done[i] && !columns.ends_at(i)).collect();
+    let possible = |i: usize| resets.as_ref().is_none_or(|r| r.is_possible(i));
+    let all_reset = 2 * inner.iter().filter(|&&i| possible(i)).count() > inner.len();
+    let mut inferred = 0;
     let follows: Vec<bool> = (0..n)
         .map(|i| {
             if columns.ends_at(i) {
                 false
             } else if columns.done[i] {
                 match options.terminal_next {
-                    TerminalNext::Auto => plausible(i),
+                    TerminalNext::Auto => !all_reset && !possible(i),
                     TerminalNext::Follow => true,
                     TerminalNext::Drop | TerminalNext::Repeat => false,
                 }
-            } else if marked || scale.is_none() {
-                true
             } else {
-                jumps += usize::from(!plausible(i));
-                plausible(i)
+                let is_reset = !marked && resets.as_ref().is_some_and(|r| r.is_likely(i));
+                inferred += usize::from(is_reset);
+                !is_reset
             }
         })
         .collect();
@@ -245,9 +250,9 @@ fn link_by_order(columns: &FileColumns, options: &ReadOptions, notes: &mut Vec<S
         ("last of the file or before a gap: the next observation is not in the file".into(), at_gap),
     ];
     if !marked {
-        notes.push(match &scale {
+        notes.push(match &resets {
             Some(_) => {
-                format!("no timeouts in the file: {jumps} episode ends inferred from implausible steps")
+                format!("no timeouts in the file: {inferred} episode ends inferred from implausible steps")
             }
             None => "no timeouts in the file and too few rows to infer episode ends: taken as one log".into(),
         });
