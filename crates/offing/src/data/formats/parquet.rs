@@ -182,7 +182,7 @@ impl ParquetColumn<'_> {
         match Kind::of(&self.descriptor) {
             Kind::Decimal(_) | Kind::Time(_) | Kind::LongDecimal if is_label => Ok(Kind::Plain),
             Kind::Time(word) => {
-                let hint = "store it as a number, such as seconds since the start, or leave it out of the column map";
+                let hint = "store it as a number, such as seconds since the start, or leave it out with a column map";
                 Err(Error::key(self.path, escaped(self.name), "numbers or booleans", word, hint))
             }
             Kind::LongDecimal => Err(self.long_decimal("decimals of more digits")),
