@@ -7,6 +7,7 @@ pub mod error;
 pub mod home;
 pub mod rng;
 pub mod stats;
+mod linalg;
 mod prefetch;
 pub mod batch;
 pub mod checksum;

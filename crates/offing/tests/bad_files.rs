@@ -218,6 +218,32 @@ fn minari_in_arrow_storage_says_how_to_convert() {
     assert!(error.contains("JSON"), "{error}");
 }
 
+#[test]
+fn minari_with_discrete_actions_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("made");
+    write(&dataset(30, 4, false), &target, Format::MINARI).unwrap();
+    let metadata = target.join("data/metadata.json");
+    let with_space = |space: &str| {
+        let text = serde_json::json!({ "action_space": space }).to_string();
+        std::fs::write(&metadata, text).unwrap();
+        read(&target, &ReadOptions::default())
+    };
+    for (space, found) in [
+        (r#"{"type": "Discrete", "dtype": "int64", "start": 0, "n": 4}"#, "Discrete with 4 actions"),
+        (r#"{"type": "MultiDiscrete", "dtype": "int64", "nvec": [3, 3]}"#, "MultiDiscrete"),
+        (r#"{"type": "Tuple", "subspaces": [{"type": "Box"}, {"type": "Discrete", "n": 2}]}"#, "2 actions"),
+        (r#"{"type": "Dict", "subspaces": {"go": {"type": "MultiBinary", "n": 2}}}"#, "MultiBinary"),
+    ] {
+        let error = with_space(space).unwrap_err().to_string();
+        let wanted = "`action_space`: wanted continuous actions (a Box), found ";
+        assert!(error.contains(wanted) && error.contains(found) && !error.contains('\n'), "{error}");
+    }
+    let boxed =
+        with_space(r#"{"type": "Box", "dtype": "float32", "shape": [2], "low": [-1, -1], "high": [1, 1]}"#);
+    assert_eq!(boxed.unwrap().rows.len(), 30);
+}
+
 /// One way of damaging a file.
 #[derive(Clone, Debug)]
 enum Damage {

@@ -1,4 +1,5 @@
-//! Parquet tables of other programs: texts as episode ids, and what is not supported says so.
+//! Parquet tables of other programs: texts as episode ids, unsigned integers and decimals, and what is not supported
+//! says so.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,7 +10,10 @@ use std::sync::Arc;
 
 use fixture::dataset;
 use offing::data::{Format, ReadOptions, read, write};
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, FixedLenByteArrayType, FloatType};
+use parquet::data_type::{
+    ByteArray, ByteArrayType, DataType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type, Int96,
+    Int96Type,
+};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
@@ -79,4 +83,104 @@ fn an_unsupported_compression_is_named() {
     std::fs::write(&path, bytes).unwrap();
     let error = read(&path, &ReadOptions::default()).unwrap_err().to_string();
     assert!(error.contains("`obs_0`") && error.contains("found brotli; rewrite with snappy"), "{error}");
+}
+
+/// A table of four rows whose action has this type, beside plain floats; `put_act` fills it.
+fn with_action(
+    path: &Path,
+    act: &str,
+    put_act: impl FnOnce(&mut SerializedRowGroupWriter<'_, std::fs::File>),
+) -> offing::Result<Vec<f32>> {
+    table(path, &format!("required float obs_0; required {act}; required float reward;"), |group| {
+        put::<FloatType>(group, &[0.0, 1.0, 2.0, 3.0]);
+        put_act(group);
+        put::<FloatType>(group, &[0.0; 4]);
+    });
+    read(path, &ReadOptions::default()).map(|data| data.rows.act.into_raw_vec_and_offset().0)
+}
+
+#[test]
+fn unsigned_integers_stay_positive() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    for name in ["UINT_32", "INTEGER(32,false)"] {
+        let act = with_action(&path, &format!("int32 act_0 ({name})"), |group| {
+            put::<Int32Type>(group, &[1, i32::MIN, -1, 0]);
+        });
+        assert_eq!(act.unwrap(), [1.0, 2_147_483_648.0, 4_294_967_295.0], "{name}");
+    }
+    for name in ["UINT_64", "INTEGER(64,false)"] {
+        let act = with_action(&path, &format!("int64 act_0 ({name})"), |group| {
+            put::<Int64Type>(group, &[1, i64::MIN, -1, 0]);
+        });
+        assert_eq!(act.unwrap(), [1.0, 9_223_372_036_854_775_808.0, 18_446_744_073_709_551_615.0], "{name}");
+    }
+    let signed = with_action(&path, "int32 act_0 (INT_32)", |group| put::<Int32Type>(group, &[1, -2, -1, 0]));
+    assert_eq!(signed.unwrap(), [1.0, -2.0, -1.0]);
+}
+
+#[test]
+fn decimals_are_scaled_however_they_are_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    let wanted = [0.5, -1.5, 100.0];
+    let act = with_action(&path, "int32 act_0 (DECIMAL(4,1))", |g| put::<Int32Type>(g, &[5, -15, 1000, 0]));
+    assert_eq!(act.unwrap(), wanted);
+    let act = with_action(&path, "int64 act_0 (DECIMAL(18,3))", |g| {
+        put::<Int64Type>(g, &[500, -1500, 100_000, 0]);
+    });
+    assert_eq!(act.unwrap(), wanted);
+    let bytes = |v: i128, n: usize| v.to_be_bytes()[16 - n..].to_vec();
+    let digits = [50i128, -150, 10_000, 0];
+    for n in [4, 16] {
+        let schema = format!("fixed_len_byte_array({n}) act_0 (DECIMAL(9,2))");
+        let act = with_action(&path, &schema, |g| {
+            put::<FixedLenByteArrayType>(g, &digits.map(|v| bytes(v, n).into()));
+        });
+        assert_eq!(act.unwrap(), wanted, "{n} bytes");
+    }
+    let act = with_action(&path, "binary act_0 (DECIMAL(9,2))", |g| {
+        put::<ByteArrayType>(g, &digits.map(|v| bytes(v, 5).into()));
+    });
+    assert_eq!(act.unwrap(), wanted);
+    let long = with_action(&path, "binary act_0 (DECIMAL(9,2))", |g| {
+        put::<ByteArrayType>(g, &digits.map(|v| [vec![0; 4], bytes(v, 16)].concat().into()));
+    });
+    let error = long.unwrap_err().to_string();
+    assert!(error.contains("found decimals of 20 bytes; rewrite the column as double"), "{error}");
+}
+
+#[test]
+fn times_are_no_numbers_but_do_not_spoil_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    let days = |g: &mut SerializedRowGroupWriter<'_, std::fs::File>| put::<Int32Type>(g, &[1, 2, 3, 4]);
+    let ticks = |g: &mut SerializedRowGroupWriter<'_, std::fs::File>| put::<Int64Type>(g, &[1, 2, 3, 4]);
+    let refused = |act: offing::Result<Vec<f32>>, word: &str| {
+        let error = act.unwrap_err().to_string();
+        let wanted = format!("`act_0`: wanted numbers or booleans, found {word}; store it as a number");
+        assert!(error.contains(&wanted) && !error.contains('\n'), "{error}");
+    };
+    refused(with_action(&path, "int32 act_0 (DATE)", days), "dates");
+    refused(with_action(&path, "int32 act_0 (TIME_MILLIS)", days), "times of day");
+    refused(with_action(&path, "int64 act_0 (TIMESTAMP_MICROS)", ticks), "timestamps");
+    refused(with_action(&path, "int64 act_0 (TIMESTAMP(NANOS,true))", ticks), "timestamps");
+    let spark = |g: &mut SerializedRowGroupWriter<'_, std::fs::File>| {
+        put::<Int96Type>(g, &[1, 2, 3, 4].map(|day| Int96::from(vec![0, 0, day])));
+    };
+    refused(with_action(&path, "int96 act_0", spark), "timestamps");
+    // Unused, or only compared: nothing is wrong with them.
+    let floats = "required float obs_0; required float act_0; required float reward;";
+    table(
+        &path,
+        &format!("{floats} required int64 time (TIMESTAMP_MICROS); required int32 episode (DATE);"),
+        |group| {
+            (0..3).for_each(|_| put::<FloatType>(group, &[0.0, 1.0, 2.0, 3.0]));
+            put::<Int64Type>(group, &[7, 8, 9, 10]);
+            put::<Int32Type>(group, &[19_000, 19_000, 19_001, 19_001]);
+        },
+    );
+    let data = read(&path, &ReadOptions::default()).unwrap();
+    assert_eq!(data.episodes, [0..1, 1..2]);
+    assert!(data.reading.notes.iter().any(|n| n.contains("not used: time")), "{:?}", data.reading.notes);
 }

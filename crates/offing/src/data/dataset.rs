@@ -60,6 +60,8 @@ pub struct ReadReport {
     pub next_obs: String,
     /// Rows left out because their next observation is not in the file, with the reason.
     pub dropped: Vec<(String, usize)>,
+    /// How many of the rows left out are terminal: their rewards and what they say about ends are lost.
+    pub dropped_terminals: usize,
     /// Keys of the file that were not used.
     pub ignored_keys: Vec<String>,
     /// How the file marks where its episodes end.

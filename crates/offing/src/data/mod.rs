@@ -16,6 +16,7 @@ mod messages;
 mod naming;
 mod options;
 mod reset_detection;
+mod step_model;
 mod transitions;
 mod units;
 mod unknown_columns;

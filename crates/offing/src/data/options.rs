@@ -27,7 +27,7 @@ pub struct ReadOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TerminalNext {
-    /// The following row when the step to it is physically plausible (AntMaze: the ant walks on after the goal is
+    /// The following row when the step to it is clearly an ordinary one (AntMaze: the ant walks on after the goal is
     /// reached, so its rewards are kept); otherwise the row is dropped, since the following row is a reset state.
     #[default]
     Auto,

@@ -4,10 +4,11 @@
 //! - Next observations are used when the file has them. Otherwise the next state of a row is the following row, but
 //!   only inside an episode: never across a time limit, never across a reset.
 //! - Time limits bootstrap, terminals do not. A time-limit row without a next observation is dropped and counted.
-//! - An episode ends where the file says so, and also where the next observation is not the following observation.
+//! - An episode ends where the file says so. Without numbers of episodes or steps it also ends where the next
+//!   observation is not the following observation.
 //! - A terminal does not by itself end an episode: AntMaze marks every step near the goal while the ant walks on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
 
@@ -19,7 +20,7 @@ use super::formats::Format;
 use super::messages::escaped;
 use super::naming;
 use super::options::{ReadOptions, TerminalNext};
-use super::reset_detection::StepScale;
+use super::reset_detection::Resets;
 use crate::batch::{Batch, Mat};
 use crate::error::{Result, bad_file};
 
@@ -88,12 +89,18 @@ pub(super) fn assemble(
         let reasons: Vec<String> = dropped.iter().map(|(why, n)| format!("{n} {why}")).collect();
         return Err(bad_file!(
             path,
-            "wanted at least one transition, found none ({rows_in_file} rows in the file; {}); \
-                 add next observations to the file",
-            reasons.join(", ")
+            "wanted at least one transition, found none ({rows_in_file} {} in the file; {}); {}",
+            if rows_in_file == 1 { "row" } else { "rows" },
+            reasons.join(", "),
+            match columns.is_interleaved() {
+                true => "sort the rows by episode and step",
+                false => "add next observations to the file",
+            }
         ));
     }
     let cut = cut_after(&columns, &kept, &follows);
+    let terminals = |rows: &mut dyn Iterator<Item = usize>| rows.filter(|&i| columns.done[i]).count();
+    let dropped_terminals = terminals(&mut (0..rows_in_file)) - terminals(&mut kept.iter().copied());
     let FileColumns { obs, act, rew, next_obs, done, timeout, sim, .. } = columns;
     let mut timeout = timeout.unwrap_or_else(|| Array1::from_elem(rows_in_file, false));
     for row in cut {
@@ -110,6 +117,7 @@ pub(super) fn assemble(
         rows_kept: kept.len(),
         next_obs: how,
         dropped,
+        dropped_terminals,
         ignored_keys: columns.ignored.iter().map(|key| escaped(key)).collect(),
         ends,
         notes,
@@ -162,18 +170,27 @@ fn link_with_next(
 ) -> Links {
     let n = columns.rew.len();
     let scales = column_scales(&columns.obs);
-    let mut unmarked = 0;
-    let follows: Vec<bool> = (0..n)
-        .map(|i| {
-            if columns.ends_at(i) {
-                return false;
-            }
-            let goes_on = same_state(next.row(i), columns.obs.row(i + 1), &scales);
-            unmarked += usize::from(!goes_on && !columns.done[i]);
-            goes_on
-        })
-        .collect();
-    if columns.timeout.is_none() {
+    let inside: Vec<usize> = (0..n).filter(|&i| !columns.ends_at(i)).collect();
+    let goes_on = |i: usize, share: f32| same_state(next.row(i), columns.obs.row(i + 1), &scales, share);
+    // Numbers of episodes or steps say it all, however coarsely states were rounded; unless rows are out of order.
+    // Only after a terminal another episode may go under the same number.
+    let numbered = columns.episode.is_some() || columns.step.is_some();
+    let apart = inside.iter().filter(|&&i| numbered && !columns.done[i] && !goes_on(i, COARSE)).count();
+    let by_number = numbered && 2 * apart <= inside.len();
+    let mut follows = vec![false; n];
+    for &i in &inside {
+        follows[i] = match by_number {
+            true => !columns.done[i] || goes_on(i, COARSE),
+            false => goes_on(i, ROUNDING),
+        };
+    }
+    let unmarked = inside.iter().filter(|&&i| !follows[i] && !columns.done[i]).count();
+    if by_number && apart > 0 {
+        notes.push(format!(
+            "next_obs is not the following obs in {apart} rows inside an episode: the numbers of episodes or steps decide"
+        ));
+    }
+    if columns.timeout.is_none() && !by_number {
         notes
             .push("no timeouts in the file: episode ends are where next_obs is not the following obs".into());
     }
@@ -193,28 +210,33 @@ fn link_with_next(
 fn link_by_order(columns: &FileColumns, options: &ReadOptions, notes: &mut Vec<String>) -> Links {
     let n = columns.rew.len();
     let marked = columns.timeout.is_some() || columns.episode.is_some();
-    let needs_scale =
-        !marked || (options.terminal_next == TerminalNext::Auto && columns.done.iter().any(|&d| d));
+    let looks = !marked || (options.terminal_next == TerminalNext::Auto && columns.done.iter().any(|&d| d));
     let ordinary = |i: usize| !columns.done[i] && !columns.ends_at(i);
-    let scale = if needs_scale { StepScale::measure(&columns.obs, ordinary) } else { None };
-    let plausible =
-        |i: usize| scale.as_ref().is_some_and(|s| !s.is_jump(columns.obs.row(i), columns.obs.row(i + 1)));
-    let mut jumps = 0;
+    let resets = if looks {
+        let starts = (0..n).filter(|&i| i == 0 || columns.ends_at(i - 1)).collect();
+        Resets::find(&columns.obs, &columns.act, ordinary, starts)
+    } else {
+        None
+    };
+    // Where terminals are followed by resets, as a rule, one that looks like a step is a reset like the others.
+    let inner: Vec<usize> = (0..n).filter(|&i| columns.done[i] && !columns.ends_at(i)).collect();
+    let possible = |i: usize| resets.as_ref().is_none_or(|r| r.is_possible(i));
+    let all_reset = 2 * inner.iter().filter(|&&i| possible(i)).count() > inner.len();
+    let mut inferred = 0;
     let follows: Vec<bool> = (0..n)
         .map(|i| {
             if columns.ends_at(i) {
                 false
             } else if columns.done[i] {
                 match options.terminal_next {
-                    TerminalNext::Auto => plausible(i),
+                    TerminalNext::Auto => !all_reset && !possible(i),
                     TerminalNext::Follow => true,
                     TerminalNext::Drop | TerminalNext::Repeat => false,
                 }
-            } else if marked || scale.is_none() {
-                true
             } else {
-                jumps += usize::from(!plausible(i));
-                plausible(i)
+                let is_reset = !marked && resets.as_ref().is_some_and(|r| r.is_likely(i));
+                inferred += usize::from(is_reset);
+                !is_reset
             }
         })
         .collect();
@@ -246,9 +268,9 @@ fn link_by_order(columns: &FileColumns, options: &ReadOptions, notes: &mut Vec<S
         ("last of the file or before a gap: the next observation is not in the file".into(), at_gap),
     ];
     if !marked {
-        notes.push(match &scale {
+        notes.push(match &resets {
             Some(_) => {
-                format!("no timeouts in the file: {jumps} episode ends inferred from implausible steps")
+                format!("no timeouts in the file: {inferred} episode ends inferred from implausible steps")
             }
             None => "no timeouts in the file and too few rows to infer episode ends: taken as one log".into(),
         });
@@ -297,6 +319,14 @@ impl FileColumns {
         self.timeout.as_ref().is_some_and(|t| t[row])
     }
 
+    /// Whether an episode's number comes back after another's, as in a log of parallel environments.
+    fn is_interleaved(&self) -> bool {
+        let mut runs = self.episode.clone().unwrap_or_default();
+        runs.dedup();
+        let count = runs.len();
+        runs.into_iter().collect::<HashSet<i64>>().len() < count
+    }
+
     /// Whether the file says that the following row belongs to another episode: it is the last row, a time limit
     /// ended it, or the episode's number changes or its step does not count up.
     fn ends_at(&self, row: usize) -> bool {
@@ -317,10 +347,15 @@ fn column_scales(m: &Mat) -> Vec<f32> {
     m.columns().into_iter().map(scale).collect()
 }
 
-/// Equal up to what rounding by another program may do, in the units of each column.
-fn same_state(a: ArrayView1<'_, f32>, b: ArrayView1<'_, f32>, scales: &[f32]) -> bool {
+/// What rounding by another program may do to a number, as a share of it or of its column's size.
+const ROUNDING: f32 = 1e-4;
+/// What rounding to a digit or two may do.
+const COARSE: f32 = 0.1;
+
+/// Equal up to this share, in the units of each column.
+fn same_state(a: ArrayView1<'_, f32>, b: ArrayView1<'_, f32>, scales: &[f32], share: f32) -> bool {
     a.iter().zip(b).zip(scales).all(|((&a, &b), &scale)| {
-        a == b || (a - b).abs() <= 1e-4 * a.abs().max(scale) || (a.is_nan() && b.is_nan())
+        a == b || (a - b).abs() <= share * a.abs().max(scale) || (a.is_nan() && b.is_nan())
     })
 }
 

@@ -16,7 +16,6 @@ use ndarray::Array1;
 use offing_knn::{NeighborIndex, Neighbors, Tree};
 use serde::{Deserialize, Serialize};
 
-use super::linalg::root_floored;
 use super::local_fit::{LocalFit, StoredFits};
 use super::members::{apply, every_prediction, predict_in_chunks};
 use super::mixture_std::MixtureStdConfig;
@@ -26,6 +25,7 @@ use super::{BuildContext, EstimatorConfig, Uncertainty, finite, map_rows};
 use crate::batch::{Batch, Mat};
 use crate::dynamics::{DynamicsModel, EnsembleConfig, Members, ModelStep};
 use crate::error::{Result, invalid, require};
+use crate::linalg::root_floored;
 use crate::nn::ThreadPool;
 use crate::rng::Rng;
 

@@ -3,10 +3,10 @@
 use ndarray::{Array1, ArrayView1};
 use offing_knn::{NeighborIndex, Neighbors, Tree};
 
-use super::linalg::{cholesky, solve_lower, solve_upper};
 use super::map_rows;
 use crate::batch::Mat;
 use crate::error::Result;
+use crate::linalg::{cholesky, solve_lower, solve_upper};
 use crate::nn::ThreadPool;
 
 /// Ridge, as a share of the mean of XᵀX's diagonal.

@@ -25,7 +25,6 @@ mod embedding;
 mod ensemble_std;
 mod fathom;
 mod latent;
-mod linalg;
 mod local_fit;
 mod loo_kl;
 mod members;

@@ -1,5 +1,6 @@
 //! The audit's checks, each a function from a dataset to one [`AuditFinding`].
 
+mod degenerate;
 mod ends;
 mod extremes;
 
@@ -24,6 +25,10 @@ const START_SPREAD: f64 = 0.3;
 pub(super) fn all(data: &Dataset, horizon: Option<usize>) -> Vec<AuditFinding> {
     let starts = StartRegion::of(data, &data.episodes.iter().map(|e| e.start).collect::<Vec<_>>());
     vec![
+        degenerate::single_row(data),
+        degenerate::identical_rows(data),
+        degenerate::shuffled_rows(data),
+        degenerate::dropped_terminals(data),
         non_finite(data),
         extremes::extreme_values(data),
         reset_leaks(data, &starts),
@@ -36,7 +41,7 @@ pub(super) fn all(data: &Dataset, horizon: Option<usize>) -> Vec<AuditFinding> {
         duplicates(data),
         actions_out_of_range(data),
         constant_columns(data),
-        constant_reward(data),
+        degenerate::constant_reward(data),
     ]
 }
 
@@ -193,7 +198,12 @@ fn jump_limits(obs: &Mat, next_obs: &Mat) -> Vec<f32> {
 
 /// Episodes that stop without a mark: the reader found that the next row starts somewhere else.
 fn unmarked_ends(data: &Dataset) -> AuditFinding {
-    let rows: Vec<usize> = inner_ends(data).filter(|&i| !data.rows.done[i] && !data.timeout[i]).collect();
+    let unmarked = |&i: &usize| !data.rows.done[i] && !data.timeout[i];
+    // Rows out of order have a finding of their own.
+    let rows: Vec<usize> = match degenerate::is_shuffled(data) {
+        true => Vec::new(),
+        false => inner_ends(data).filter(unmarked).collect(),
+    };
     let detail = "the next state of these rows is not the state of the row after them, and neither a terminal nor a timeout is marked; \
          they are read as timeouts";
     about("unmarked episode ends", Severity::Note, &rows, detail)
@@ -225,6 +235,10 @@ fn inner_terminals(data: &Dataset) -> AuditFinding {
 }
 
 fn duplicates(data: &Dataset) -> AuditFinding {
+    const CHECK: &str = "duplicate rows";
+    if degenerate::all_identical(data) {
+        return about(CHECK, Severity::Note, &[], "");
+    }
     let b = &data.rows;
     let key = |i: usize| {
         let mut hash = DefaultHasher::new();
@@ -245,7 +259,7 @@ fn duplicates(data: &Dataset) -> AuditFinding {
         .collect();
     let detail = "the same state, action and next state as an earlier row; they weigh double in training, and a neighbour search \
          finds them at distance 0";
-    about("duplicate rows", Severity::Note, &rows, detail)
+    about(CHECK, Severity::Note, &rows, detail)
 }
 
 fn actions_out_of_range(data: &Dataset) -> AuditFinding {
@@ -261,20 +275,11 @@ fn actions_out_of_range(data: &Dataset) -> AuditFinding {
 
 fn constant_columns(data: &Dataset) -> AuditFinding {
     let columns = columns_of("obs", &data.rows.obs).chain(columns_of("act", &data.rows.act));
-    let names: Vec<String> = columns.filter(|(_, c)| is_constant(*c)).map(|(name, _)| name).collect();
+    let some = columns.filter(|(_, c)| is_constant(*c) && !degenerate::all_identical(data));
+    let names: Vec<String> = some.map(|(name, _)| name).collect();
     let places: Vec<usize> = (0..names.len()).collect();
     let detail = format!("{} never change; standardisation leaves them as they are", first_few(&names, 6));
     AuditFinding { first_row: None, ..about("constant columns", Severity::Note, &places, detail) }
-}
-
-fn constant_reward(data: &Dataset) -> AuditFinding {
-    let rew = &data.rows.rew;
-    let rows: Vec<usize> = if is_constant(rew.view()) { (0..rew.len()).collect() } else { Vec::new() };
-    let detail = format!(
-        "every reward is {}: there is nothing to learn from; was a sparse reward dropped with the terminal rows?",
-        rew.first().unwrap_or(&0.0)
-    );
-    about("constant reward", Severity::Note, &rows, detail)
 }
 
 /// The columns of a matrix with names such as `obs[3]`.

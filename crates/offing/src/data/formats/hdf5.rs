@@ -74,6 +74,12 @@ impl<'a> Hdf5<'a> {
         }
     }
 
+    /// Whether the dataset at `key` holds integers.
+    pub(super) fn holds_integers(&self, key: &str) -> bool {
+        let datatype = self.dataset(key).and_then(|set| set.datatype().map_err(|e| self.unreadable(key, &e)));
+        matches!(datatype, Ok(DatatypeMessage::FixedPoint { .. }))
+    }
+
     fn dataset(&self, key: &str) -> Result<H5Dataset> {
         self.file.dataset(key).map_err(|e| self.unreadable(key, &e))
     }

@@ -91,6 +91,7 @@ fn read_file(path: &Path, metadata: BTreeMap<String, Value>, options: &ReadOptio
         return Err(missing(path, "episode_0/observations", file.names()));
     };
     let layout = EpisodeLayout::new(path, first, options)?;
+    check_actions(path, &file, &metadata, keys_of.keys().next(), &layout)?;
     let mut episodes: Vec<MinariEpisode> = Vec::with_capacity(keys_of.len());
     for (&number, keys) in &keys_of {
         episodes.push(MinariEpisode::read(&file, path, &layout, number, keys)?);
@@ -109,6 +110,57 @@ fn read_file(path: &Path, metadata: BTreeMap<String, Value>, options: &ReadOptio
         .collect();
     let options = ReadOptions { name: name.or_else(|| dataset_name(path)), ..options.clone() };
     assemble(columns, path, Format::MINARI, &options)
+}
+
+/// Makes sure that actions are quantities. The number of a choice would be learnt as one: 2 as "twice 1".
+fn check_actions(
+    path: &Path,
+    file: &Hdf5,
+    metadata: &BTreeMap<String, Value>,
+    episode: Option<&u64>,
+    layout: &EpisodeLayout,
+) -> Result<()> {
+    let hint = "offing learns continuous actions only; take a dataset with a Box action space";
+    let wanted = "continuous actions (a Box)";
+    // Minari keeps spaces as JSON inside a text.
+    let space = metadata.get("action_space").and_then(|space| match space {
+        Value::String(text) => serde_json::from_str(text).ok(),
+        other => Some(other.clone()),
+    });
+    if let Some(space) = space {
+        return match discrete(&space) {
+            Some(found) => {
+                Err(Error::key(path.with_file_name(METADATA), "action_space", wanted, found, hint))
+            }
+            None => Ok(()),
+        };
+    }
+    for (number, key) in
+        episode.into_iter().flat_map(|number| layout.act.iter().map(move |key| (number, key)))
+    {
+        let key = format!("episode_{number}/{key}");
+        if file.holds_integers(&key) {
+            return Err(Error::key(path, key, wanted, "integers, as discrete actions are stored", hint));
+        }
+    }
+    Ok(())
+}
+
+/// The discrete space in a space or its parts, in words.
+fn discrete(space: &Value) -> Option<String> {
+    let name = space.get("type").and_then(Value::as_str).unwrap_or_default();
+    match name {
+        "Discrete" => Some(match space.get("n").and_then(Value::as_u64) {
+            Some(n) => format!("Discrete with {n} actions"),
+            None => name.into(),
+        }),
+        "MultiDiscrete" | "MultiBinary" | "Text" => Some(name.into()),
+        _ => match space.get("subspaces") {
+            Some(Value::Object(parts)) => parts.values().find_map(discrete),
+            Some(Value::Array(parts)) => parts.iter().find_map(discrete),
+            _ => None,
+        },
+    }
 }
 
 /// `episode_12/rewards` is 12 and `rewards`.

@@ -13,6 +13,7 @@ mod minari_write;
 mod npy;
 mod npz;
 mod parquet;
+mod parquet_kinds;
 mod table;
 
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! Parquet tables, read and written column by column without Arrow.
 //!
-//! Plain columns of numbers or booleans, and lists of them with one length in all rows. Compression: snappy, zstd,
+//! Plain columns of numbers (decimals as well) or booleans, and lists of them with one length in all rows. Compression: snappy, zstd,
 //! gzip, lz4 or none, which is what pandas, pyarrow, polars, DuckDB and Spark write by default.
 
 use std::collections::BTreeMap;
@@ -21,6 +21,7 @@ use parquet::schema::types::{ColumnDescriptor, Type};
 use super::super::dataset::Dataset;
 use super::super::messages::{cannot_write, damaged, damaged_key, escaped, float16};
 use super::super::options::ReadOptions;
+use super::parquet_kinds::{Kind, big_endian, scaled};
 use super::table::{Cells, Labels, LoadedTable, OutColumn, Precision, TableLayout, columns_of};
 use super::{Format, row_number};
 use crate::error::{Error, Result};
@@ -105,31 +106,56 @@ impl ParquetColumn<'_> {
         let mut rows = ListRows::default();
         // Only floats have a value for "missing", and labels have none.
         let null = self.options.allow_non_finite && !is_label;
+        let kind = self.kind(is_label)?;
+        let mut too_long = None;
         for group in 0..self.reader.num_row_groups() {
             let group = self.reader.get_row_group(group).map_err(|e| self.unreadable(&e))?;
             let column = group.get_column_reader(self.index).map_err(|e| self.unreadable(&e))?;
             let physical = self.descriptor.physical_type();
             let rows = &mut rows;
-            let drained = match column {
-                ColumnReader::FloatColumnReader(mut c) => {
+            let mut decimal = |cells: &mut Cells, bytes: &[u8], scale| {
+                let digits = big_endian(bytes);
+                too_long = too_long.or(digits.is_none().then_some(bytes.len()));
+                cells.push_float(scaled(digits.unwrap_or(0), scale));
+            };
+            let drained = match (column, kind) {
+                (ColumnReader::FloatColumnReader(mut c), _) => {
                     self.drain(&mut c, rows, null.then_some(f32::NAN), |v| cells.push_float(v.into()))
                 }
-                ColumnReader::DoubleColumnReader(mut c) => {
+                (ColumnReader::DoubleColumnReader(mut c), _) => {
                     self.drain(&mut c, rows, null.then_some(f64::NAN), |v| cells.push_float(v))
                 }
-                ColumnReader::Int32ColumnReader(mut c) => {
+                (ColumnReader::Int32ColumnReader(mut c), Kind::Unsigned) => {
+                    self.drain(&mut c, rows, None, |v| cells.push_integer((v as u32).into()))
+                }
+                (ColumnReader::Int64ColumnReader(mut c), Kind::Unsigned) => {
+                    self.drain(&mut c, rows, None, |v| cells.push_unsigned(v as u64))
+                }
+                (ColumnReader::Int32ColumnReader(mut c), Kind::Decimal(scale)) => {
+                    self.drain(&mut c, rows, None, |v| cells.push_float(scaled(v.into(), scale)))
+                }
+                (ColumnReader::Int64ColumnReader(mut c), Kind::Decimal(scale)) => {
+                    self.drain(&mut c, rows, None, |v| cells.push_float(scaled(v.into(), scale)))
+                }
+                (ColumnReader::FixedLenByteArrayColumnReader(mut c), Kind::Decimal(scale)) => {
+                    self.drain(&mut c, rows, None, |v| decimal(&mut cells, v.data(), scale))
+                }
+                (ColumnReader::ByteArrayColumnReader(mut c), Kind::Decimal(scale)) => {
+                    self.drain(&mut c, rows, None, |v| decimal(&mut cells, v.data(), scale))
+                }
+                (ColumnReader::Int32ColumnReader(mut c), _) => {
                     self.drain(&mut c, rows, None, |v| cells.push_integer(v.into()))
                 }
-                ColumnReader::Int64ColumnReader(mut c) => {
+                (ColumnReader::Int64ColumnReader(mut c), _) => {
                     self.drain(&mut c, rows, None, |v| cells.push_integer(v))
                 }
-                ColumnReader::BoolColumnReader(mut c) => {
+                (ColumnReader::BoolColumnReader(mut c), _) => {
                     self.drain(&mut c, rows, None, |v| cells.push_integer(v.into()))
                 }
-                ColumnReader::ByteArrayColumnReader(mut c) if is_label => {
+                (ColumnReader::ByteArrayColumnReader(mut c), _) if is_label => {
                     self.drain(&mut c, rows, None, |v| cells.push_text(v.data()))
                 }
-                ColumnReader::FixedLenByteArrayColumnReader(mut c) if is_label => {
+                (ColumnReader::FixedLenByteArrayColumnReader(mut c), _) if is_label => {
                     self.drain(&mut c, rows, None, |v| cells.push_text(v.data()))
                 }
                 _ if self.descriptor.logical_type_ref() == Some(&LogicalType::Float16) => {
@@ -139,6 +165,9 @@ impl ParquetColumn<'_> {
             };
             drained?;
         }
+        if let Some(bytes) = too_long {
+            return Err(self.long_decimal(&format!("decimals of {bytes} bytes")));
+        }
         match cells {
             Cells::F32(values) if is_list => Ok(Cells::List { width: rows.width.unwrap_or(0), values }),
             Cells::Labels(Labels { first_nan: Some(row), .. }) => {
@@ -146,6 +175,24 @@ impl ParquetColumn<'_> {
             }
             cells => Ok(cells),
         }
+    }
+
+    /// What the values mean. As an episode's label anything that can be compared will do, also a date.
+    fn kind(&self, is_label: bool) -> Result<Kind> {
+        match Kind::of(&self.descriptor) {
+            Kind::Decimal(_) | Kind::Time(_) | Kind::LongDecimal if is_label => Ok(Kind::Plain),
+            Kind::Time(word) => {
+                let hint = "store it as a number, such as seconds since the start, or leave it out with a column map";
+                Err(Error::key(self.path, escaped(self.name), "numbers or booleans", word, hint))
+            }
+            Kind::LongDecimal => Err(self.long_decimal("decimals of more digits")),
+            kind => Ok(kind),
+        }
+    }
+
+    fn long_decimal(&self, found: &str) -> Error {
+        let (wanted, hint) = ("numbers of at most 38 digits", "rewrite the column as double");
+        Error::key(self.path, escaped(self.name), wanted, found, hint)
     }
 
     /// Makes sure that the column lies inside the file: the library asserts it instead of returning an error.

@@ -60,6 +60,14 @@ impl Cells {
         }
     }
 
+    /// Adds an integer that may be too large for [`Cells::push_integer`].
+    pub(super) fn push_unsigned(&mut self, value: u64) {
+        match self {
+            Self::Labels(labels) => labels.ids.push(value as i64), // the same bits: still one number for each
+            _ => self.push_float(value as f64),
+        }
+    }
+
     /// Adds a text; columns of numbers hold none.
     pub(super) fn push_text(&mut self, text: &[u8]) {
         if let Self::Labels(labels) = self {

@@ -33,7 +33,7 @@ pub(super) fn unknown_ends(data: &Dataset) -> AuditFinding {
         count => format!(" ({count} steps are far longer than the others)"),
     };
     let detail = format!(
-        "ends of episodes unknown: the file has no next states and marks no end, so a reset passes for a \
+        "ends of episodes unknown: the file has no next states and marks no end, so a reset may pass for a \
          step{found}; {advice}"
     );
     AuditFinding { severity: Severity::Note, detail, ..about(CHECK, Severity::Note, &rows, "") }

@@ -191,3 +191,43 @@ fn the_next_episodes_start_as_next_state_is_poison() {
         ],
     );
 }
+
+/// The given rows of clean data as one episode.
+fn only(rows: &[usize]) -> impl FnOnce(&mut Dataset) {
+    move |d: &mut Dataset| {
+        d.rows = d.rows.select(rows);
+        d.timeout = d.timeout.select(Axis(0), rows);
+        d.episodes = vec![0..rows.len(); 1];
+    }
+}
+
+#[test]
+fn a_single_row_is_no_clean_log() {
+    check(only(&[3]), &[("single row", Severity::Note, 1)]);
+}
+
+#[test]
+fn one_row_again_and_again_is_one_finding() {
+    check(only(&[3; 50]), &[("identical rows", Severity::Note, 50)]);
+}
+
+#[test]
+fn a_constant_reward_asks_for_the_likely_cause() {
+    let detail = |dropped: usize| {
+        let mut data = clean();
+        data.rows.rew.fill(0.0);
+        data.reading.dropped_terminals = dropped;
+        let found = audit(&data, Some(60)).findings;
+        found.into_iter().find(|f| f.check == "constant reward").unwrap().detail
+    };
+    assert!(
+        detail(0).ends_with("no policy is better than another; is this the right column?"),
+        "{}",
+        detail(0)
+    );
+    assert!(
+        detail(7).ends_with("was it earned in the 7 terminal rows that had to be dropped?"),
+        "{}",
+        detail(7)
+    );
+}

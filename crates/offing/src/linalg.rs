@@ -1,8 +1,8 @@
-//! The little dense algebra that local fits need: Cholesky factors and symmetric eigenvectors, in f64.
+//! A little dense algebra in f64: Cholesky factors and symmetric eigenvectors, for fits of a few dozen unknowns.
 
 /// Replaces the lower triangle of the symmetric `n`×`n` matrix `a` (row-major) by its Cholesky factor L, A = LLᵀ.
 /// False when A is not positive definite.
-pub(super) fn cholesky(a: &mut [f64], n: usize) -> bool {
+pub(crate) fn cholesky(a: &mut [f64], n: usize) -> bool {
     for i in 0..n {
         for j in 0..=i {
             let (above, row) = a.split_at(i * n);
@@ -21,7 +21,7 @@ pub(super) fn cholesky(a: &mut [f64], n: usize) -> bool {
 }
 
 /// Solves L y = b in place.
-pub(super) fn solve_lower(l: &[f64], n: usize, b: &mut [f64]) {
+pub(crate) fn solve_lower(l: &[f64], n: usize, b: &mut [f64]) {
     for i in 0..n {
         let sum: f64 = l[i * n..][..i].iter().zip(&*b).map(|(l, y)| l * y).sum();
         b[i] = (b[i] - sum) / l[i * n + i];
@@ -29,7 +29,7 @@ pub(super) fn solve_lower(l: &[f64], n: usize, b: &mut [f64]) {
 }
 
 /// Solves Lᵀ x = y in place.
-pub(super) fn solve_upper(l: &[f64], n: usize, y: &mut [f64]) {
+pub(crate) fn solve_upper(l: &[f64], n: usize, y: &mut [f64]) {
     for i in (0..n).rev() {
         y[i] /= l[i * n + i];
         let x = y[i];
@@ -38,7 +38,7 @@ pub(super) fn solve_upper(l: &[f64], n: usize, y: &mut [f64]) {
 }
 
 /// Eigenvalues and eigenvectors (column j belongs to value j) of a symmetric matrix, by Jacobi's rotations.
-pub(super) fn eigen(mut a: Vec<f64>, n: usize) -> (Vec<f64>, Vec<f64>) {
+pub(crate) fn eigen(mut a: Vec<f64>, n: usize) -> (Vec<f64>, Vec<f64>) {
     let mut v = vec![0.0; n * n];
     (0..n).for_each(|i| v[i * n + i] = 1.0);
     let total: f64 = a.iter().map(|x| x * x).sum();
@@ -82,7 +82,7 @@ fn rotate(a: &mut [f64], v: &mut [f64], n: usize, p: usize, q: usize) {
 
 /// The symmetric square root of a positive semi-definite matrix whose eigenvalues are first raised to at least
 /// `floor`·largest.
-pub(super) fn root_floored(a: Vec<f64>, n: usize, floor: f64) -> Vec<f64> {
+pub(crate) fn root_floored(a: Vec<f64>, n: usize, floor: f64) -> Vec<f64> {
     let (values, v) = eigen(a, n);
     let least = floor * values.iter().copied().fold(0.0, f64::max);
     let roots: Vec<f64> = values.iter().map(|x| x.max(least).sqrt()).collect();
