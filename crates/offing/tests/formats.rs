@@ -24,7 +24,9 @@ fn every_format_gives_back_what_it_was_given() {
         let data = dataset(rows, 7, goal);
         for &format in Format::all() {
             let path = target(dir.path(), &format!("made-{goal}-{rows}"), format);
-            assert_eq!(Format::of_target(&path).unwrap(), format);
+            // NeoRL's archives end as npz does: only the name asks for them.
+            let by_ending = if format == Format::NEORL { Format::NPZ } else { format };
+            assert_eq!(Format::of_target(&path).unwrap(), by_ending);
             write(&data, &path, format).unwrap();
             let back = read(&path, &ReadOptions::default()).unwrap();
             check_same(&back, &data);
@@ -52,6 +54,22 @@ fn d4rl_minari_and_parquet_in_turn_lose_nothing() {
         check_same(&now, &data);
         for (key, value) in &data.meta {
             assert_eq!(now.meta.get(key), Some(value), "{format:?}");
+        }
+    }
+}
+
+#[test]
+fn from_any_format_to_any_other_no_bit_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dataset(200, 5, true);
+    for &from in Format::all() {
+        let source = target(dir.path(), &format!("from-{}", from.name()), from);
+        write(&data, &source, from).unwrap();
+        let first = read(&source, &ReadOptions::default()).unwrap();
+        for &to in Format::all() {
+            let path = target(dir.path(), &format!("{}-to-{}", from.name(), to.name()), to);
+            write(&first, &path, to).unwrap();
+            check_same(&read(&path, &ReadOptions::default()).unwrap(), &data);
         }
     }
 }

@@ -134,9 +134,14 @@ pub(super) fn keyed_arrays(data: &Dataset) -> Vec<(&'static str, OutArray<'_>)> 
         (DONE[0], rows.done.view().into()),
         (TIMEOUT[0], data.timeout.view().into()),
     ];
-    let sim = data.sim.iter().flat_map(|sim| sim.columns());
-    arrays.extend(SIM.into_iter().zip(sim).map(|(key, (_, column))| (key, column.view().into())));
+    arrays.extend(sim_arrays(data));
     arrays
+}
+
+/// The simulator states of a dataset under D4RL's keys.
+pub(super) fn sim_arrays(data: &Dataset) -> impl Iterator<Item = (&'static str, OutArray<'_>)> {
+    let sim = data.sim.iter().flat_map(|sim| sim.columns());
+    SIM.into_iter().zip(sim).map(|(key, (_, column))| (key, column.view().into()))
 }
 
 /// A column the layout cannot do without.

@@ -10,6 +10,7 @@ mod hdf5;
 mod hdf5_write;
 mod minari;
 mod minari_write;
+mod neorl;
 mod npy;
 mod npz;
 mod parquet;
@@ -49,9 +50,11 @@ pub struct Format {
 }
 
 impl Format {
-    /// Every format, in the order in which [`read`] tries them: D4RL's takes any HDF5 file that is not Minari's.
+    /// Every format, in the order in which [`read`] tries them: of those that share a file's ending the most general comes
+    /// last, so D4RL's takes any HDF5 file that is not Minari's.
     pub fn all() -> &'static [Self] {
-        const ALL: &[Format] = &[Format::MINARI, Format::D4RL, Format::CSV, Format::PARQUET, Format::NPZ];
+        const ALL: &[Format] =
+            &[Format::MINARI, Format::D4RL, Format::CSV, Format::PARQUET, Format::NEORL, Format::NPZ];
         ALL
     }
 
@@ -72,14 +75,14 @@ impl Format {
         found.copied().ok_or_else(|| Error::unknown("format", name, &names))
     }
 
-    /// The format that the ending of a file to write asks for. A name without an ending, or with a version as Minari's
-    /// have (`medium-v0`), is a directory.
+    /// The format that the ending of a file to write asks for: the most general that has it. A name without an ending, or
+    /// with a version as Minari's have (`medium-v0`), is a directory.
     pub fn of_target(path: &Path) -> Result<Self> {
         let fits = |f: &&Self| match path.extension() {
             Some(_) => has_extension(path, f.extensions),
             None => f.extensions.is_empty() && path.file_name().is_some(),
         };
-        Self::all().iter().find(fits).copied().ok_or_else(|| {
+        Self::all().iter().rev().find(fits).copied().ok_or_else(|| {
             bad_file!(path, "wanted a name with {}, found another; rename the target", Self::endings())
         })
     }
@@ -87,11 +90,13 @@ impl Format {
     /// The ending that each format is written with, in words for help and messages.
     pub fn endings() -> String {
         let ending = |f: &Self| match f.extensions {
-            [] => format!("no ending ({})", f.name),
-            [first, ..] if *first == f.name => format!(".{first}"),
-            [first, ..] => format!(".{first} ({})", f.name),
+            [] => Some(format!("no ending ({})", f.name)),
+            [first, ..] if *first == f.name => Some(format!(".{first}")),
+            // Another format may own the ending: then only its name asks for this one.
+            [first, ..] if Self::all().iter().any(|other| other.name == *first) => None,
+            [first, ..] => Some(format!(".{first} ({})", f.name)),
         };
-        either(Self::all().iter().map(ending))
+        either(Self::all().iter().filter_map(ending))
     }
 
     pub(super) fn row_place(self, path: &Path, row: usize) -> String {
