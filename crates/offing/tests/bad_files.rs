@@ -285,8 +285,8 @@ fn check_sound(data: &Dataset) {
 fn survives(format: Format, damages: &[Damage]) {
     use std::sync::OnceLock;
     static SAMPLES: OnceLock<Vec<(PathBuf, Vec<u8>)>> = OnceLock::new();
-    let samples = SAMPLES.get_or_init(|| Format::all().iter().copied().map(sample).collect());
-    let (name, bytes) = &samples[Format::all().iter().position(|f| *f == format).unwrap()];
+    let samples = SAMPLES.get_or_init(|| Format::written().map(sample).collect());
+    let (name, bytes) = &samples[Format::written().position(|f| f == format).unwrap()];
     let mut bytes = bytes.clone();
     damages.iter().for_each(|d| apply(&mut bytes, d));
     let dir = tempfile::tempdir().unwrap();
@@ -308,7 +308,7 @@ proptest! {
 
     #[test]
     fn damaged_files_never_panic(damages in prop::collection::vec(damage(), 1..6)) {
-        for &format in Format::all() {
+        for format in Format::written() {
             survives(format, &damages);
         }
     }

@@ -17,6 +17,8 @@ pub struct ReadOptions {
     pub drop_timeouts: bool,
     /// Accept NaN and infinities (the audit counts them); otherwise the first one is an error.
     pub allow_non_finite: bool,
+    /// Take every reward as 0 where the file has none, to learn its dynamics; otherwise that is an error.
+    pub zero_rewards: bool,
     /// Which parts of a Minari dictionary observation to concatenate, in this order ("observation", "a/b").
     /// When absent: all leaves in the order given by [`read`](super::read)'s documentation.
     pub minari_obs: Option<Vec<String>>,

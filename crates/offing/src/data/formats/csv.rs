@@ -22,7 +22,7 @@ impl Format {
         is_table: true,
         recognises,
         read,
-        write,
+        write: Some(write),
         row_place,
     };
 }

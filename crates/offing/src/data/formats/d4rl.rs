@@ -27,7 +27,7 @@ impl Format {
         is_table: false,
         recognises: |candidate| candidate.starts_with(SIGNATURE),
         read,
-        write,
+        write: Some(write),
         row_place: row_number,
     };
 }

@@ -30,7 +30,7 @@ impl Format {
         is_table: false,
         recognises,
         read,
-        write,
+        write: Some(write),
         row_place: row_number,
     };
 }

@@ -28,7 +28,7 @@ impl Format {
         is_table: false,
         recognises: |candidate| npz::has_keys(candidate, |names| KEYS.iter().all(|key| has(names, key))),
         read,
-        write,
+        write: Some(write),
         row_place: row_number,
     };
 }

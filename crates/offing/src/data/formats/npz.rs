@@ -25,7 +25,7 @@ impl Format {
         is_table: false,
         recognises: is_archive,
         read,
-        write,
+        write: Some(write),
         row_place: row_number,
     };
 }

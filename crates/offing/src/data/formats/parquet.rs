@@ -35,7 +35,7 @@ impl Format {
         is_table: true,
         recognises: |candidate| candidate.starts_with(b"PAR1"),
         read,
-        write,
+        write: Some(write),
         row_place: row_number,
     };
 }
