@@ -54,6 +54,14 @@ impl<'a> Hdf5<'a> {
         Ok(StoredArray { path: self.path, key, shape: set.shape(), values: self.values(key, &set)? })
     }
 
+    /// Whether the dataset at `key` has one or two dimensions of floating-point numbers: no image, no text.
+    pub(super) fn is_flat_float(&self, key: &str) -> Result<bool> {
+        let set = self.dataset(key)?;
+        let datatype = set.datatype().map_err(|e| self.unreadable(key, &e))?;
+        let is_float = matches!(datatype, DatatypeMessage::FloatingPoint { .. });
+        Ok(is_float && (1..=2).contains(&set.shape().len()))
+    }
+
     /// A short text or number as text; `None` when it is neither or too long to be a remark.
     pub(super) fn remark(&self, key: &str) -> Option<String> {
         let set = self.dataset(key).ok()?;

@@ -15,6 +15,7 @@ mod npy;
 mod npz;
 mod ogbench;
 mod parquet;
+mod robomimic;
 mod table;
 
 use std::fs::File;
@@ -57,6 +58,7 @@ impl Format {
     pub fn all() -> &'static [Self] {
         const ALL: &[Format] = &[
             Format::MINARI,
+            Format::ROBOMIMIC,
             Format::D4RL,
             Format::CSV,
             Format::PARQUET,
