@@ -8,6 +8,7 @@ mod d4rl;
 mod guess_columns;
 mod hdf5;
 mod hdf5_write;
+mod lerobot;
 mod minari;
 mod minari_write;
 mod neorl;
@@ -15,6 +16,7 @@ mod npy;
 mod npz;
 mod ogbench;
 mod parquet;
+mod parquet_arrays;
 mod robomimic;
 mod table;
 
@@ -57,6 +59,7 @@ impl Format {
     /// last, so D4RL's takes any HDF5 file that is not Minari's.
     pub fn all() -> &'static [Self] {
         const ALL: &[Format] = &[
+            Format::LEROBOT,
             Format::MINARI,
             Format::ROBOMIMIC,
             Format::D4RL,

@@ -79,19 +79,30 @@ fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
 const META_PREFIX: &str = "offing.";
 
 /// One column of the file.
-struct ParquetColumn<'a> {
-    path: &'a Path,
-    name: &'a str,
-    reader: &'a SerializedFileReader<File>,
-    index: usize,
-    descriptor: Arc<ColumnDescriptor>,
-    options: &'a ReadOptions,
+pub(super) struct ParquetColumn<'a> {
+    pub(super) path: &'a Path,
+    pub(super) name: &'a str,
+    pub(super) reader: &'a SerializedFileReader<File>,
+    pub(super) index: usize,
+    pub(super) descriptor: Arc<ColumnDescriptor>,
+    pub(super) options: &'a ReadOptions,
     /// Length of the file.
-    bytes: u64,
+    pub(super) bytes: u64,
 }
 
 impl ParquetColumn<'_> {
     fn load(&self, precision: Precision) -> Result<Cells> {
+        let is_list = self.descriptor.max_rep_level() > 0 && precision != Precision::Label;
+        // Lists hold observations and actions: single precision is enough.
+        let precision = if is_list { Precision::Single } else { precision };
+        Ok(match self.load_with_width(precision)? {
+            (Cells::F32(values), Some(width)) => Cells::List { width, values },
+            (cells, _) => cells,
+        })
+    }
+
+    /// The entries of all rows, and how many each row has when they are lists.
+    pub(super) fn load_with_width(&self, precision: Precision) -> Result<(Cells, Option<usize>)> {
         self.check_places()?;
         let is_label = precision == Precision::Label;
         let is_list = match (self.descriptor.max_rep_level(), is_label) {
@@ -100,8 +111,7 @@ impl ParquetColumn<'_> {
             (1, _) => true,
             _ => return Err(self.wrong("numbers or lists of numbers", "lists of lists")),
         };
-        // Lists hold observations and actions: single precision is enough.
-        let mut cells = Cells::new(if is_list { Precision::Single } else { precision });
+        let mut cells = Cells::new(precision);
         let mut rows = ListRows::default();
         // Only floats have a value for "missing", and labels have none.
         let null = self.options.allow_non_finite && !is_label;
@@ -140,11 +150,10 @@ impl ParquetColumn<'_> {
             drained?;
         }
         match cells {
-            Cells::F32(values) if is_list => Ok(Cells::List { width: rows.width.unwrap_or(0), values }),
             Cells::Labels(Labels { first_nan: Some(row), .. }) => {
                 Err(self.wrong("a number or text in every row", &format!("NaN in row {row}")))
             }
-            cells => Ok(cells),
+            cells => Ok((cells, is_list.then(|| rows.width.unwrap_or(0)))),
         }
     }
 
