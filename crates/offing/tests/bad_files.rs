@@ -208,11 +208,11 @@ fn a_minari_target_that_exists_is_left_alone() {
 }
 
 #[test]
-fn minari_in_arrow_storage_says_how_to_convert() {
+fn minari_in_another_storage_says_how_to_convert() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("metadata.json"), r#"{"data_format": "arrow"}"#).unwrap();
+    std::fs::write(dir.path().join("metadata.json"), r#"{"data_format": "zarr"}"#).unwrap();
     let error = read(dir.path(), &ReadOptions::default()).unwrap_err().to_string();
-    assert!(error.contains("`arrow`") && error.contains("update_from_storage"), "{error}");
+    assert!(error.contains("found `zarr`") && error.contains("update_from_storage"), "{error}");
     std::fs::write(dir.path().join("metadata.json"), "{").unwrap();
     let error = read(dir.path(), &ReadOptions::default()).unwrap_err().to_string();
     assert!(error.contains("JSON"), "{error}");

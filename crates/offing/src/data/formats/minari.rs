@@ -1,4 +1,5 @@
-//! Minari datasets in HDF5 storage: a group per episode with one observation more than actions.
+//! Minari datasets: an episode has one observation more than actions. HDF5 storage has a group for each episode, arrow and
+//! parquet storage a directory ([`minari_parts`](super::minari_parts)).
 //!
 //! Dictionary observations are flattened depth first, keys in alphabetical order (gymnasium's own order), tuples by
 //! index, arrays row by row. One dictionary is special: `{observation, achieved_goal, desired_goal}` becomes
@@ -16,16 +17,17 @@ use super::super::options::ReadOptions;
 use super::super::transitions::{ColumnNames, FileColumns, assemble};
 use super::d4rl::{missing, sim_keys};
 use super::hdf5::{Hdf5, SIGNATURE};
+use super::minari_parts::{EpisodeArrays, EpisodeParts};
 use super::minari_write::write;
 use super::{Candidate, Format, row_number};
 use crate::batch::Mat;
 use crate::error::{Error, Result, bad_file};
 
 impl Format {
-    /// A Minari dataset directory (HDF5 storage).
+    /// A Minari dataset directory. Written in HDF5 storage.
     pub const MINARI: Self = Self {
         name: "minari",
-        title: "Minari directory with data/main_data.hdf5",
+        title: "Minari directory",
         extensions: &[],
         is_table: false,
         recognises,
@@ -68,11 +70,17 @@ fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     let main = storage(path).map_or_else(|| path.to_path_buf(), |dir| dir.join(MAIN));
     let beside = main.with_file_name(METADATA);
     let metadata = read_metadata(&beside)?;
-    let format = metadata.get("data_format").and_then(Value::as_str).unwrap_or("hdf5");
-    if path.is_dir() && format != "hdf5" {
-        let hint = "convert it once in Python: s = minari.MinariDataset(DIR).storage; \
-                    MinariStorage.new(NEW, s.observation_space, s.action_space, data_format=\"hdf5\").update_from_storage(s)";
-        return Err(Error::key(beside, "data_format", "`hdf5`", format!("`{format}`"), hint));
+    let format = metadata.get("data_format").and_then(Value::as_str).unwrap_or("hdf5").to_string();
+    match format.as_str() {
+        "arrow" | "parquet" if path.is_dir() => return read_parts(&beside, &format, metadata, options),
+        "hdf5" => (),
+        _ if path.is_dir() => {
+            let hint = "convert it once in Python: s = minari.MinariDataset(DIR).storage; \
+                        MinariStorage.new(NEW, s.observation_space, s.action_space, data_format=\"hdf5\").update_from_storage(s)";
+            let wanted = "`hdf5`, `arrow` or `parquet`";
+            return Err(Error::key(beside, "data_format", wanted, format!("`{format}`"), hint));
+        }
+        _ => (),
     }
     let candidate = Candidate::open(&main)?;
     if !candidate.starts_with(SIGNATURE) {
@@ -95,7 +103,44 @@ fn read_file(path: &Path, metadata: BTreeMap<String, Value>, options: &ReadOptio
     for (&number, keys) in &keys_of {
         episodes.push(MinariEpisode::read(&file, path, &layout, number, keys)?);
     }
-    let mut columns = join(&episodes, path, layout)?;
+    finish(&episodes, path, layout, metadata, options)
+}
+
+/// Reads arrow or parquet storage, whose metadata.json is at `path`.
+fn read_parts(
+    path: &Path,
+    format: &str,
+    metadata: BTreeMap<String, Value>,
+    options: &ReadOptions,
+) -> Result<Dataset> {
+    let parts = EpisodeParts::find(path, format)?;
+    let (mut layout, mut episodes) = (None, Vec::with_capacity(parts.len()));
+    for part in &parts {
+        let arrays = part.load(options)?;
+        let keys = arrays.keys();
+        if layout.is_none() {
+            layout = Some(EpisodeLayout::new(&part.path, &keys, options)?);
+        }
+        if let Some(layout) = &layout {
+            episodes.push(MinariEpisode::read(&arrays, &part.path, layout, part.number, &keys)?);
+        }
+    }
+    match layout {
+        Some(layout) => finish(&episodes, path, layout, metadata, options),
+        None => {
+            Err(bad_file!(path, "wanted a directory for each episode beside it, found none; get it again"))
+        }
+    }
+}
+
+fn finish(
+    episodes: &[MinariEpisode],
+    path: &Path,
+    layout: EpisodeLayout,
+    metadata: BTreeMap<String, Value>,
+    options: &ReadOptions,
+) -> Result<Dataset> {
+    let mut columns = join(episodes, path, layout)?;
     for (what, found) in [("total_episodes", episodes.len()), ("total_steps", columns.rew.len())] {
         if let Some(said) = metadata.get(what).and_then(Value::as_u64).filter(|&n| n != found as u64) {
             columns.notes.push(format!("metadata.json says {what} = {said}, the file has {found}"));
@@ -214,7 +259,13 @@ struct MinariEpisode {
 }
 
 impl MinariEpisode {
-    fn read(file: &Hdf5, path: &Path, layout: &EpisodeLayout, number: u64, keys: &[&str]) -> Result<Self> {
+    fn read<'p>(
+        file: &impl EpisodeArrays<'p>,
+        path: &Path,
+        layout: &EpisodeLayout,
+        number: u64,
+        keys: &[&str],
+    ) -> Result<Self> {
         let full = |key: &str| format!("episode_{number}/{key}");
         let need = |key: &str| match keys.contains(&key) {
             true => Ok(full(key)),

@@ -3,6 +3,7 @@
 //! A format is a file in this directory that defines a [`Format`] constant, and a line in [`Format::all`].
 
 mod arrays;
+mod arrow_file;
 mod csv;
 mod d4rl;
 mod guess_columns;
@@ -10,6 +11,7 @@ mod hdf5;
 mod hdf5_write;
 mod lerobot;
 mod minari;
+mod minari_parts;
 mod minari_write;
 mod neorl;
 mod npy;
