@@ -218,6 +218,19 @@ fn minari_in_another_storage_says_how_to_convert() {
     assert!(error.contains("JSON"), "{error}");
 }
 
+#[test]
+fn a_file_larger_than_memory_is_refused_before_it_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    for format in Format::written() {
+        let path = target(dir.path(), &format!("large-{}", format.name()), format);
+        write(&dataset(300, 4, false), &path, format).unwrap();
+        // 300 rows of at least 4 + 2 + 4 numbers of four bytes.
+        let error = with_options(&path, |o| o.memory_limit = Some(12_000)).unwrap_err().to_string();
+        assert!(error.contains("wanted a file that fits into memory") && !error.contains('\n'), "{error}");
+        assert_eq!(with_options(&path, |o| o.memory_limit = Some(1_000_000)).unwrap().rows.len(), 300);
+    }
+}
+
 /// One way of damaging a file.
 #[derive(Clone, Debug)]
 enum Damage {

@@ -106,7 +106,8 @@ pub(crate) struct Reading {
     /// Take every reward as 0 in a file that has none (published OGBench and most LeRobot sets).
     #[arg(long)]
     zero_rewards: bool,
-    /// Parts of a Minari dictionary observation to take, in this order (`observation`, `a/b`).
+    /// Parts of the observation to take, in this order: of a Minari or robomimic dictionary (`observation`, `a/b`), or
+    /// columns of a LeRobot set (`observation.state`).
     #[arg(long, value_delimiter = ',', value_name = "KEY")]
     obs: Option<Vec<String>>,
 }

@@ -190,6 +190,9 @@ impl Frames {
             let is_there = layout.optional.contains(&key);
             is_there.then(|| file.array(key)?.flags()).transpose()
         };
+        let mut keys: Vec<&str> = layout.obs.iter().map(String::as_str).collect();
+        keys.push(ACT);
+        file.check_size(&keys)?;
         let act = file.array(ACT)?.flat_matrix()?;
         let mut parts = Vec::with_capacity(layout.obs.len());
         for key in &layout.obs {

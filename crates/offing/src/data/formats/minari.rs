@@ -13,6 +13,7 @@ use ndarray::{Array1, Array2, ArrayView2, Axis, concatenate, s};
 use serde_json::Value;
 
 use super::super::dataset::{Dataset, SimColumns};
+use super::super::memory::check_fits;
 use super::super::options::ReadOptions;
 use super::super::transitions::{ColumnNames, FileColumns, assemble};
 use super::d4rl::{missing, sim_keys};
@@ -101,7 +102,11 @@ fn read_file(path: &Path, metadata: BTreeMap<String, Value>, options: &ReadOptio
     let layout = EpisodeLayout::new(path, first, options)?;
     let mut episodes: Vec<MinariEpisode> = Vec::with_capacity(keys_of.len());
     for (&number, keys) in &keys_of {
-        episodes.push(MinariEpisode::read(&file, path, &layout, number, keys)?);
+        let episode = MinariEpisode::read(&file, path, &layout, number, keys)?;
+        if episodes.is_empty() {
+            episode.check_size(path, &metadata, options)?;
+        }
+        episodes.push(episode);
     }
     finish(&episodes, path, layout, metadata, options)
 }
@@ -122,7 +127,11 @@ fn read_parts(
             layout = Some(EpisodeLayout::new(&part.path, &keys, options)?);
         }
         if let Some(layout) = &layout {
-            episodes.push(MinariEpisode::read(&arrays, &part.path, layout, part.number, &keys)?);
+            let episode = MinariEpisode::read(&arrays, &part.path, layout, part.number, &keys)?;
+            if episodes.is_empty() {
+                episode.check_size(path, &metadata, options)?;
+            }
+            episodes.push(episode);
         }
     }
     match layout {
@@ -259,6 +268,19 @@ struct MinariEpisode {
 }
 
 impl MinariEpisode {
+    /// Makes sure that a dataset of episodes as wide as this one fits into memory, as far as its metadata counts steps.
+    fn check_size(
+        &self,
+        path: &Path,
+        metadata: &BTreeMap<String, Value>,
+        options: &ReadOptions,
+    ) -> Result<()> {
+        let steps = metadata.get("total_steps").and_then(Value::as_u64).unwrap_or(0);
+        let states: usize = self.sim.iter().map(Array2::ncols).sum();
+        let width = 3 * self.obs.ncols() + 2 * self.act.ncols() + 4 * states;
+        check_fits(path, steps.saturating_mul(4 * width as u64), options)
+    }
+
     fn read<'p>(
         file: &impl EpisodeArrays<'p>,
         path: &Path,

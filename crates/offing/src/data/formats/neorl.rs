@@ -53,6 +53,7 @@ fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     let optional = [TRUNCATED, INDEX].into_iter().filter(|key| has(&names, key));
     let sim = sim_keys(|key| has(&names, key));
     let used: Vec<&str> = KEYS.into_iter().chain(optional).chain(sim.iter().copied()).collect();
+    npz::check_size(path, &used, options)?;
     let mut arrays: HashMap<&str, StoredArray> =
         used.par_iter().map(|&key| Ok((key, npz::load(path, key)?))).collect::<Result<_>>()?;
     let mut take = |key: &str| arrays.remove(key).expect("every key that is there was loaded");

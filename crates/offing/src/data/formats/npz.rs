@@ -7,11 +7,13 @@ use std::path::Path;
 use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 use super::super::dataset::Dataset;
+use super::super::memory::check_fits;
 use super::super::messages::{damaged, damaged_key};
 use super::super::options::ReadOptions;
 use super::super::transitions::assemble;
 use super::arrays::{OutArray, StoredArray};
 use super::d4rl::{keyed_arrays, read_keyed};
+use super::hdf5::MAX_DEFLATE_RATIO;
 use super::{Candidate, Format, npy, row_number};
 use crate::error::{Error, Result};
 use crate::home::replace_atomic;
@@ -41,7 +43,23 @@ pub(super) fn has_keys(candidate: &Candidate, fits: impl Fn(&[String]) -> bool) 
 }
 
 fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
-    assemble(read_keyed(path, &names(path)?, |key| load(path, key))?, path, Format::NPZ, options)
+    let fits = |keys: &[&str]| check_size(path, keys, options);
+    assemble(read_keyed(path, &names(path)?, fits, |key| load(path, key))?, path, Format::NPZ, options)
+}
+
+/// Makes sure that the arrays fit into memory.
+pub(super) fn check_size(path: &Path, keys: &[&str], options: &ReadOptions) -> Result<()> {
+    let mut archive = open(path)?;
+    let mut needed = 0u64;
+    for key in keys {
+        // An entry that cannot be opened is reported when it is read.
+        if let Ok(entry) = archive.by_name(&format!("{key}.npy")) {
+            // The bytes and the numbers made of them; deflate cannot shrink data more than this.
+            let most = entry.compressed_size().saturating_mul(MAX_DEFLATE_RATIO);
+            needed = needed.saturating_add(entry.size().min(most).saturating_mul(2));
+        }
+    }
+    check_fits(path, needed, options)
 }
 
 /// The keys of an archive, sorted.

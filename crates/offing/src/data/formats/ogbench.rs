@@ -63,6 +63,7 @@ fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     let optional = [REW, NEXT_OBS, MASKS, VALIDS].into_iter().filter(has);
     let used: Vec<&str> =
         [OBS, ACT, TERMINALS].into_iter().chain(optional).chain(sim.iter().copied()).collect();
+    npz::check_size(path, &used, options)?;
     let mut arrays: HashMap<&str, StoredArray> =
         used.par_iter().map(|&key| Ok((key, npz::load(path, key)?))).collect::<Result<_>>()?;
     let mut take = |key: &str| arrays.remove(key);

@@ -19,6 +19,7 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{ColumnDescriptor, Type};
 
 use super::super::dataset::Dataset;
+use super::super::memory::check_fits;
 use super::super::messages::{cannot_write, damaged, damaged_key, escaped, float16};
 use super::super::options::ReadOptions;
 use super::table::{Cells, Labels, LoadedTable, OutColumn, Precision, TableLayout, columns_of};
@@ -55,8 +56,11 @@ fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     // A structure has several leaves of one name, but is one field.
     let all: Vec<String> = schema.root_schema().get_fields().iter().map(|f| f.name().to_string()).collect();
     let layout = TableLayout::resolve(path, &all, options)?;
+    let wanted = layout.wanted();
+    let is_wanted = |index: &usize| wanted.iter().any(|(name, _)| name == leaves[*index]);
+    check_fits(path, bytes_of(&reader, (0..leaves.len()).filter(is_wanted)), options)?;
     let mut cells = BTreeMap::new();
-    for (name, precision) in layout.wanted() {
+    for (name, precision) in wanted.clone() {
         let same_name: Vec<usize> = (0..leaves.len()).filter(|&i| leaves[i] == name).collect();
         let &[index] = same_name.as_slice() else {
             let found = if same_name.is_empty() { "an empty structure" } else { "a nested structure" };
@@ -73,6 +77,16 @@ fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
         .filter_map(|pair| Some((pair.key.strip_prefix(META_PREFIX)?.to_string(), pair.value.clone()?)))
         .collect();
     LoadedTable { path, format: Format::PARQUET, layout, all, cells, meta }.into_dataset(options)
+}
+
+/// What the entries of these columns take in memory: four bytes each, and as many for a copy.
+pub(super) fn bytes_of(
+    reader: &SerializedFileReader<File>,
+    columns: impl Iterator<Item = usize> + Clone,
+) -> u64 {
+    let groups = reader.metadata().row_groups().iter();
+    let entries = groups.flat_map(|group| columns.clone().map(|index| group.column(index).num_values()));
+    entries.fold(0, |total: u64, count| total.saturating_add(8u64.saturating_mul(count.max(0) as u64)))
 }
 
 /// Before the keys of [`Dataset::meta`] in a file's key-value metadata, apart from what other programs keep there.

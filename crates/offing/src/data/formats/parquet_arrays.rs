@@ -7,10 +7,11 @@ use parquet::basic::Type as Physical;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 
+use super::super::memory::check_fits;
 use super::super::messages::{damaged, damaged_key};
 use super::super::options::ReadOptions;
 use super::arrays::{StoredArray, StoredValues};
-use super::parquet::ParquetColumn;
+use super::parquet::{ParquetColumn, bytes_of};
 use super::table::{Cells, Precision};
 use crate::error::{Error, Result};
 
@@ -38,6 +39,12 @@ impl<'a> ParquetArrays<'a> {
     /// The keys of all columns, in the file's order.
     pub(super) fn keys(&self) -> &[String] {
         &self.keys
+    }
+
+    /// Makes sure that the columns fit into what memory there is by now.
+    pub(super) fn check_size(&self, keys: &[&str]) -> Result<()> {
+        let wanted = (0..self.keys.len()).filter(|&index| keys.contains(&self.keys[index].as_str()));
+        check_fits(self.path, bytes_of(&self.reader, wanted), self.options)
     }
 
     /// The keys of columns that hold a number or a list of numbers in each row.

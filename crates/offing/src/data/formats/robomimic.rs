@@ -13,6 +13,7 @@ use std::path::Path;
 use ndarray::{Array1, Axis, concatenate};
 
 use super::super::dataset::Dataset;
+use super::super::memory::check_fits;
 use super::super::options::ReadOptions;
 use super::super::transitions::{ColumnNames, FileColumns, assemble};
 use super::arrays::stacked;
@@ -71,6 +72,14 @@ fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     let (mut demos, mut unsolved) = (Vec::with_capacity(keys_of.len()), 0);
     for &number in keys_of.keys() {
         let demo = Demo::read(&file, path, &layout, number)?;
+        if demos.is_empty() {
+            let width = 3 * demo.obs.ncols() + 2 * demo.act.ncols();
+            let mut rows = 0u64;
+            for number in keys_of.keys() {
+                rows = rows.saturating_add(file.rows(&format!("data/demo_{number}/{ACT}"))?);
+            }
+            check_fits(path, rows.saturating_mul(4 * width as u64), options)?;
+        }
         unsolved += usize::from(demo.ended_unsolved);
         demos.push(demo);
     }
