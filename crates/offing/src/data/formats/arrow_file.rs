@@ -230,7 +230,11 @@ impl<'b> Batch<'b> {
     /// Adds the entries of a column; `None` where one is missing.
     fn append(&self, column: &ArrowColumn, values: &mut Vec<f64>) -> Option<()> {
         let node = self.nodes.get(column.node)?;
-        let (count, nulls) = (usize::try_from(long(node, 0)?).ok()?, long(node, 8)?);
+        let (count, mut nulls) = (usize::try_from(long(node, 0)?).ok()?, long(node, 8)?);
+        if column.width.is_some() {
+            // A missing list has entries all the same: the node before theirs counts it.
+            nulls |= long(self.nodes.get(column.node - 1)?, 8)?;
+        }
         let buffer = self.buffers.get(column.buffer + 1)?;
         let start = self.body.checked_add(usize::try_from(long(buffer, 0)?).ok()?)?;
         let length = usize::try_from(long(buffer, 8)?).ok()?;

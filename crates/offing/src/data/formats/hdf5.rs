@@ -67,7 +67,7 @@ impl<'a> Hdf5<'a> {
         let mut needed = 0u64;
         for key in keys {
             let shape = self.dataset(key)?.shape();
-            // Four bytes a number and as many for a copy; those in double precision are read one array at a time.
+            // Eight bytes a number: what double precision takes on the way, or single precision and a copy.
             let bytes = shape.iter().try_fold(8u64, |total, &d| total.checked_mul(d as u64));
             needed = needed.saturating_add(bytes.unwrap_or(u64::MAX).min(most));
         }

@@ -160,8 +160,8 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
         let tables = either(Format::all().iter().filter(|f| f.is_table).map(|f| f.title.into()));
         return Err(bad_file!(
             path,
-            "wanted {tables} for a column map, found {}, whose arrays are known by D4RL's keys (observations, actions, \
-                 rewards, terminals, next_observations, timeouts); leave the map out and rename the keys",
+            "wanted {tables} for a column map, found {}, whose arrays are known by their keys (D4RL's are observations, \
+                 actions, rewards, terminals, next_observations, timeouts); leave the map out or rename the keys",
             format.title
         ));
     }
