@@ -1,6 +1,6 @@
 """h5py, minari, pyarrow and NumPy read the files offing writes, and offing reads theirs.
 
-Needs: pip install pytest h5py "minari[hdf5]" pyarrow numpy
+Needs: pip install pytest h5py "minari[hdf5,arrow]" pyarrow numpy
 Run:   cargo build -p offing --example convert && pytest scripts/test_formats.py
 """
 
@@ -281,26 +281,26 @@ def test_minari_nested_observations(tmp_path):
         np.testing.assert_array_equal(f["next_observations"], wanted[1:])
 
 
-def test_minari_arrow_is_refused_and_the_advice_works(tmp_path):
+@pytest.mark.parametrize("data_format", ["arrow", "parquet"])
+def test_minari_in_other_storages(tmp_path, data_format):
     gym = pytest.importorskip("gymnasium")
-    minari = pytest.importorskip("minari")
-    from minari.dataset.minari_storage import MinariStorage
-
-    space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float32)
-    episodes = [episode(5, np.zeros((6, 4), np.float32)) | {"infos": None}]
-    minari_write(tmp_path / "a-v0" / "data", space, episodes, data_format="arrow")
-    assert 'data_format="hdf5"' in refused_text(tmp_path / "a-v0")
-    s = minari.MinariDataset(tmp_path / "a-v0" / "data").storage
-    MinariStorage.new(
-        tmp_path / "new", s.observation_space, s.action_space, data_format="hdf5"
-    ).update_from_storage(s)
-    assert convert(tmp_path / "new")["rows_kept"] == 5
-
-
-def refused_text(source):
-    run = subprocess.run([converter(), str(source)], capture_output=True, text=True)
-    assert run.returncode == 1 and len(run.stderr.splitlines()) == 1, run.stderr
-    return run.stderr
+    rng = np.random.default_rng(3)
+    box = lambda *shape: gym.spaces.Box(-np.inf, np.inf, shape, np.float64)
+    space = gym.spaces.Dict(b=gym.spaces.Tuple([box(2), box(1, 2)]), a=box(3))
+    episodes = []
+    for i in range(12):
+        n = 3 + i % 5
+        obs = {"b": (rng.normal(size=(n + 1, 2)), rng.normal(size=(n + 1, 1, 2))), "a": rng.normal(size=(n + 1, 3))}
+        episodes.append(episode(n, obs, i))
+    minari_write(tmp_path / "hdf5-v0" / "data", space, episodes)
+    minari_write(tmp_path / "other-v0" / "data", space, episodes, data_format=data_format)
+    convert(tmp_path / "hdf5-v0", tmp_path / "a.npz")
+    convert(tmp_path / "other-v0", tmp_path / "b.npz")
+    with np.load(tmp_path / "a.npz") as wanted, np.load(tmp_path / "b.npz") as got:
+        assert sorted(got.files) == sorted(wanted.files)
+        for key in wanted.files:
+            assert got[key].dtype == wanted[key].dtype, key
+            np.testing.assert_array_equal(got[key], wanted[key], err_msg=key)
 
 
 def test_parquet_both_ways(tmp_path):
@@ -383,3 +383,101 @@ def test_csv_both_ways(tmp_path):
     np.testing.assert_array_equal(got, columns["observations"])
     convert(tmp_path / "a.csv", tmp_path / "b.hdf5")
     check_h5(tmp_path / "b.hdf5", columns)
+
+
+def test_neorl(tmp_path):
+    columns = {k: v for k, v in flat().items() if not k.startswith("infos")}
+    keys = {"observations": "obs", "actions": "action", "rewards": "reward", "next_observations": "next_obs"}
+    base = {new: columns[old] for old, new in keys.items()}
+    base["reward"] = base["reward"].reshape(-1, 1)
+    base["done"] = columns["terminals"].astype(np.float32)
+    np.savez_compressed(tmp_path / "a.npz", **base, truncated=columns["timeouts"].astype(np.float32))
+    np.savez_compressed(tmp_path / "b.npz", **base, index=np.arange(0, 500, 100))
+    for name in ("a", "b"):
+        convert(tmp_path / f"{name}.npz", tmp_path / f"{name}.hdf5")
+        check_h5(tmp_path / f"{name}.hdf5", columns)
+
+
+def test_ogbench(tmp_path):
+    """Its compact form, with rewards and masks, and the regular one that it makes of the same file."""
+    rng = np.random.default_rng(4)
+    obs = rng.normal(size=(60, 3)).astype(np.float32)
+    act = rng.uniform(-1, 1, (60, 2)).astype(np.float32)
+    last = np.arange(60) % 20 == 19
+    ends = (last | np.roll(last, -1)).astype(np.float32)
+    success = rng.random(60) < 0.1
+    labels = {"rewards": success - 1.0, "masks": 1.0 - success}
+    np.savez(tmp_path / "a.npz", observations=obs, actions=act, terminals=ends, valids=1.0 - last, **labels)
+    regular = {key: value[~last] for key, value in labels.items()}
+    np.savez(
+        tmp_path / "b.npz", observations=obs[~last], actions=act[~last], terminals=ends[~last],
+        next_observations=obs[np.roll(~last, 1)], **regular,
+    )
+    for name in ("a", "b"):
+        reading = convert(tmp_path / f"{name}.npz", tmp_path / f"{name}.hdf5")
+        assert reading["rows_kept"] == 57
+        check_h5(tmp_path / f"{name}.hdf5", {
+            "observations": obs[~last],
+            "next_observations": obs[np.roll(~last, 1)],
+            "actions": act[~last],
+            "rewards": regular["rewards"].astype(np.float32),
+            "terminals": success[~last],
+            "timeouts": ends[~last] > 0,
+        })
+    np.savez(tmp_path / "c.npz", observations=obs, actions=act, terminals=last)
+    assert "`rewards`: wanted rewards, as OGBench's singletask sets have" in refused(tmp_path / "c.npz")
+
+
+def test_robomimic(tmp_path):
+    rng = np.random.default_rng(5)
+    with h5py.File(tmp_path / "a.hdf5", "w") as f:
+        for demo in range(11):
+            group = f.create_group(f"data/demo_{demo}")
+            path = {"object": rng.normal(size=(8, 2)), "eef": rng.normal(size=(8, 3)).astype(np.float32)}
+            for key, value in path.items():
+                group[f"obs/{key}"], group[f"next_obs/{key}"] = value[:-1], value[1:]
+            group["obs/image"] = np.zeros((7, 4, 4, 3), np.uint8)
+            group["actions"] = rng.uniform(-1, 1, (7, 4))
+            group["rewards"] = np.array([0, 0, 0, 0, 0, 1, 1.0]) * (demo > 0)
+            group["dones"] = np.array([0, 0, 0, 0, 0, demo > 0, 1])
+        f["mask/train"] = np.array([b"demo_0"])
+        wanted = np.concatenate([np.concatenate([f[f"data/demo_{d}/next_obs/{k}"] for k in ("eef", "object")], axis=1)
+                                 for d in range(11)]).astype(np.float32)
+    reading = convert(tmp_path / "a.hdf5", tmp_path / "b.hdf5")
+    assert reading["notes"][0] == "observation = eef, object"
+    with h5py.File(tmp_path / "b.hdf5") as f:
+        np.testing.assert_array_equal(f["next_observations"], wanted)
+        assert np.flatnonzero(f["timeouts"]).tolist() == [6]  # the first was not solved
+        assert np.flatnonzero(f["terminals"])[:3].tolist() == [12, 13, 19]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_lerobot(tmp_path, version):
+    rng = np.random.default_rng(6)
+    tables = []
+    for number in range(3):
+        n = 5 + number
+        tables.append(pa.table({
+            "observation.state": pa.array(rng.normal(size=(n, 2)).tolist(), pa.list_(pa.float32(), 2)),
+            "observation.image": pa.array([{"bytes": b"x", "path": None}] * n),
+            "action": pa.array(rng.normal(size=(n, 1)).tolist(), pa.list_(pa.float32())),
+            "next.reward": pa.array(np.arange(n, dtype=np.float32)),
+            "next.done": pa.array(np.arange(n) == n - 1),
+            "episode_index": pa.array([number] * n, pa.int64()),
+            "frame_index": pa.array(range(n), pa.int64()),
+        }))
+    chunk = tmp_path / "set" / "data" / "chunk-000"
+    chunk.mkdir(parents=True)
+    (tmp_path / "set" / "meta").mkdir()
+    (tmp_path / "set" / "meta" / "info.json").write_text(json.dumps({"codebase_version": f"v{version}.0"}))
+    if version == 3:
+        pq.write_table(pa.concat_tables(tables), chunk / "file-000.parquet")
+    else:
+        for number, table in enumerate(tables):
+            pq.write_table(table, chunk / f"episode_{number:06}.parquet")
+    reading = convert(tmp_path / "set", tmp_path / "b.hdf5")
+    assert sum(count for _, count in reading["dropped"]) == 3
+    states = [np.array(t["observation.state"].to_pylist(), np.float32) for t in tables]
+    with h5py.File(tmp_path / "b.hdf5") as f:
+        np.testing.assert_array_equal(f["observations"], np.concatenate([s[:-1] for s in states]))
+        np.testing.assert_array_equal(f["next_observations"], np.concatenate([s[1:] for s in states]))

@@ -22,9 +22,11 @@ fn every_format_gives_back_what_it_was_given() {
     let dir = tempfile::tempdir().unwrap();
     for (goal, rows) in [(false, 300), (true, 300), (true, 1)] {
         let data = dataset(rows, 7, goal);
-        for &format in Format::all() {
+        for format in Format::written() {
             let path = target(dir.path(), &format!("made-{goal}-{rows}"), format);
-            assert_eq!(Format::of_target(&path).unwrap(), format);
+            // NeoRL's archives end as npz does: only the name asks for them.
+            let by_ending = if format == Format::NEORL { Format::NPZ } else { format };
+            assert_eq!(Format::of_target(&path).unwrap(), by_ending);
             write(&data, &path, format).unwrap();
             let back = read(&path, &ReadOptions::default()).unwrap();
             check_same(&back, &data);
@@ -57,6 +59,22 @@ fn d4rl_minari_and_parquet_in_turn_lose_nothing() {
 }
 
 #[test]
+fn from_any_format_to_any_other_no_bit_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dataset(200, 5, true);
+    for from in Format::written() {
+        let source = target(dir.path(), &format!("from-{}", from.name()), from);
+        write(&data, &source, from).unwrap();
+        let first = read(&source, &ReadOptions::default()).unwrap();
+        for to in Format::written() {
+            let path = target(dir.path(), &format!("{}-to-{}", from.name(), to.name()), to);
+            write(&first, &path, to).unwrap();
+            check_same(&read(&path, &ReadOptions::default()).unwrap(), &data);
+        }
+    }
+}
+
+#[test]
 fn bytes_depend_on_the_data_alone() {
     let dir = tempfile::tempdir().unwrap();
     let data = dataset(5000, 40, false);
@@ -67,11 +85,11 @@ fn bytes_depend_on_the_data_alone() {
             pool.install(|| write(&data, &path, format)).unwrap();
             std::fs::read(main_file(&path)).unwrap()
         };
-        Format::all().iter().copied().map(one).collect()
+        Format::written().map(one).collect()
     };
     let first = write_all("a", 1);
     std::thread::sleep(std::time::Duration::from_millis(2100)); // a time stamp would show, even zip's of two seconds
-    for (format, (a, b)) in Format::all().iter().zip(first.iter().zip(write_all("b", 3))) {
+    for (format, (a, b)) in Format::written().zip(first.iter().zip(write_all("b", 3))) {
         assert!(*a == b, "{format:?}: written twice, the files differ");
     }
 }
@@ -148,7 +166,7 @@ fn a_name_like_a_robots_counts_only_with_its_widths() {
         ("ant_trail", "ant"),
         ("antmaze_mine", "antmaze"),
     ] {
-        for &format in Format::all() {
+        for format in Format::written() {
             let path = target(dir.path(), &format!("{name}-{}", format.name()), format);
             let named = Dataset { name: format!("{name}-{}", format.name()), ..data.clone() };
             write(&named, &path, format).unwrap();

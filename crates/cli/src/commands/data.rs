@@ -84,7 +84,7 @@ pub(crate) struct Convert {
     #[arg(help = format!("Where to write; the ending chooses the format: {}", Format::endings()))]
     out: PathBuf,
     /// The format to write [default: by the ending of the path].
-    #[arg(long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(Format::all().iter().map(|f| f.name())))]
+    #[arg(long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(Format::written().map(|f| f.name())))]
     to: Option<String>,
     /// Replace an existing file.
     #[arg(long)]
@@ -103,7 +103,11 @@ pub(crate) struct Reading {
     /// Leave out the rows at which a time limit struck.
     #[arg(long)]
     drop_timeouts: bool,
-    /// Parts of a Minari dictionary observation to take, in this order (`observation`, `a/b`).
+    /// Take every reward as 0 in a file that has none (published OGBench and most LeRobot sets).
+    #[arg(long)]
+    zero_rewards: bool,
+    /// Parts of the observation to take, in this order: of a Minari or robomimic dictionary (`observation`, `a/b`), or
+    /// columns of a LeRobot set (`observation.state`).
     #[arg(long, value_delimiter = ',', value_name = "KEY")]
     obs: Option<Vec<String>>,
 }
@@ -114,6 +118,7 @@ impl Reading {
             columns: self.columns.as_deref().map(read_columns).transpose()?,
             terminal_next: self.terminal_next,
             drop_timeouts: self.drop_timeouts,
+            zero_rewards: self.zero_rewards,
             minari_obs: self.obs.clone(),
             ..ReadOptions::default()
         })
@@ -265,9 +270,19 @@ mod tests {
 
     #[test]
     fn every_choice_of_a_reader_reaches_it() {
-        let words = ["x", "--obs", "observation,a/b", "--drop-timeouts", "--terminal-next", "repeat"];
+        let words = [
+            "x",
+            "--obs",
+            "observation,a/b",
+            "--drop-timeouts",
+            "--terminal-next",
+            "repeat",
+            "--zero-rewards",
+        ];
         let options = ReadingAlone::parse_from(words).reading.options().unwrap();
         assert_eq!(options.minari_obs, Some(vec!["observation".to_string(), "a/b".into()]));
-        assert!(options.drop_timeouts && options.terminal_next == TerminalNext::Repeat);
+        assert!(
+            options.drop_timeouts && options.zero_rewards && options.terminal_next == TerminalNext::Repeat
+        );
     }
 }

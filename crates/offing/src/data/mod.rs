@@ -12,6 +12,7 @@ mod checks;
 mod dataset;
 mod formats;
 mod from_columns;
+mod memory;
 mod messages;
 mod naming;
 mod options;

@@ -17,7 +17,12 @@ pub struct ReadOptions {
     pub drop_timeouts: bool,
     /// Accept NaN and infinities (the audit counts them); otherwise the first one is an error.
     pub allow_non_finite: bool,
-    /// Which parts of a Minari dictionary observation to concatenate, in this order ("observation", "a/b").
+    /// Take every reward as 0 where the file has none, to learn its dynamics; otherwise that is an error.
+    pub zero_rewards: bool,
+    /// Bytes that reading may take; when absent, what the system says is free. A file that promises more is an error.
+    pub memory_limit: Option<u64>,
+    /// Which parts of an observation to concatenate, in this order, where a file has several (Minari's dictionaries,
+    /// "observation" or "a/b"; robomimic's, "object"; LeRobot's columns, "observation.state").
     /// When absent: all leaves in the order given by [`read`](super::read)'s documentation.
     pub minari_obs: Option<Vec<String>>,
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ndarray::{Array1, Array2, ArrayView, ArrayViewD, Dimension};
+use ndarray::{Array1, Array2, ArrayView, ArrayViewD, Axis, Dimension, concatenate};
 
 use super::super::messages::{damaged_key, escaped, flags, show_shape};
 use super::row_number;
@@ -99,6 +99,16 @@ impl StoredArray<'_> {
         let hint = "only flat vectors are supported: flatten it when writing the file";
         Error::key(self.path, escaped(self.key), wanted, found, hint)
     }
+}
+
+/// One matrix of several parts (episodes, files), which must be as wide in each.
+pub(super) fn stacked<'a>(path: &Path, key: &str, parts: impl Iterator<Item = &'a Mat>) -> Result<Mat> {
+    let parts: Vec<_> = parts.map(|part| part.view()).collect();
+    let joined = concatenate(Axis(0), &parts).map_err(|_| {
+        let hint = "episodes must all have the same spaces";
+        Error::key(path, key, "one width in all episodes", "several", hint)
+    })?;
+    Ok(joined.as_standard_layout().into_owned())
 }
 
 /// An array of a dataset on its way into a file.

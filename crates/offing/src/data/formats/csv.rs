@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 
 use super::super::dataset::Dataset;
+use super::super::memory::check_fits;
 use super::super::messages::{escaped, one_line};
 use super::super::options::ReadOptions;
 use super::table::{Cells, LoadedTable, OutColumn, TableLayout, columns_of};
@@ -22,7 +23,7 @@ impl Format {
         is_table: true,
         recognises,
         read,
-        write,
+        write: Some(write),
         row_place,
     };
 }
@@ -52,6 +53,12 @@ fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     let mut record = csv::ByteRecord::new();
     let mut row = 0usize;
     while reader.read_byte_record(&mut record).map_err(|e| unreadable(path, &e))? {
+        if row == 0 {
+            // As many rows as lines of this length fit into the file; eight bytes a number, or four and a copy.
+            let line = record.as_slice().len() + record.len();
+            let bytes = std::fs::metadata(path).map_err(|e| Error::io(path, "read", e))?.len();
+            check_fits(path, bytes / line.max(1) as u64 * 8 * targets.len() as u64, options)?;
+        }
         for (at, name, cells) in &mut targets {
             let cell = record.get(*at).unwrap_or_default();
             let stored = match cells {

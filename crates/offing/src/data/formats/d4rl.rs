@@ -27,7 +27,7 @@ impl Format {
         is_table: false,
         recognises: |candidate| candidate.starts_with(SIGNATURE),
         read,
-        write,
+        write: Some(write),
         row_place: row_number,
     };
 }
@@ -52,7 +52,8 @@ pub(super) fn sim_keys(has: impl Fn(&str) -> bool) -> &'static [&'static str] {
 fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     let file = Hdf5::open(path)?;
     // Columns are read side by side, each through a handle of its own.
-    let mut columns = read_keyed(path, file.names(), |key| Hdf5::open(path)?.array(key))?;
+    let fits = |keys: &[&str]| file.check_size(keys, options);
+    let mut columns = read_keyed(path, file.names(), fits, |key| Hdf5::open(path)?.array(key))?;
     let remark = |name: &String| Some((name.strip_prefix("metadata/")?.to_string(), file.remark(name)?));
     columns.meta = file.names().iter().filter_map(remark).collect();
     let meta = &columns.meta;
@@ -60,10 +61,12 @@ fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     assemble(columns, path, Format::D4RL, options)
 }
 
-/// The columns of a file of named arrays, found by D4RL's keys. Several threads call `load`, once for each array.
+/// The columns of a file of named arrays, found by D4RL's keys. `fits` sees the keys to be read; then several threads call
+/// `load`, once for each array.
 pub(super) fn read_keyed<'a>(
     path: &Path,
     names: &[String],
+    fits: impl FnOnce(&[&str]) -> Result<()>,
     load: impl Fn(&'static str) -> Result<StoredArray<'a>> + Sync,
 ) -> Result<FileColumns> {
     let find = |keys: &[&'static str]| keys.iter().copied().find(|k| names.iter().any(|n| n == k));
@@ -74,6 +77,7 @@ pub(super) fn read_keyed<'a>(
 
     let mut used = vec![obs, act, rew, done];
     used.extend(next_obs.into_iter().chain(timeout).chain(sim.iter().copied()));
+    fits(&used)?;
     let mut arrays: HashMap<&str, StoredArray> =
         used.par_iter().map(|&key| Ok((key, load(key)?))).collect::<Result<_>>()?;
     let mut take = |key: &str| arrays.remove(key).expect("every key in use was loaded");
@@ -134,9 +138,14 @@ pub(super) fn keyed_arrays(data: &Dataset) -> Vec<(&'static str, OutArray<'_>)> 
         (DONE[0], rows.done.view().into()),
         (TIMEOUT[0], data.timeout.view().into()),
     ];
-    let sim = data.sim.iter().flat_map(|sim| sim.columns());
-    arrays.extend(SIM.into_iter().zip(sim).map(|(key, (_, column))| (key, column.view().into())));
+    arrays.extend(sim_arrays(data));
     arrays
+}
+
+/// The simulator states of a dataset under D4RL's keys.
+pub(super) fn sim_arrays(data: &Dataset) -> impl Iterator<Item = (&'static str, OutArray<'_>)> {
+    let sim = data.sim.iter().flat_map(|sim| sim.columns());
+    SIM.into_iter().zip(sim).map(|(key, (_, column))| (key, column.view().into()))
 }
 
 /// A column the layout cannot do without.

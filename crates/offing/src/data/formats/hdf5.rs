@@ -9,7 +9,9 @@ use std::path::Path;
 
 use rust_hdf5::{DatatypeMessage, H5Dataset, H5File};
 
+use super::super::memory::check_fits;
 use super::super::messages::{damaged, damaged_key, float16, show_shape};
+use super::super::options::ReadOptions;
 use super::arrays::{StoredArray, StoredValues};
 use crate::error::{Error, Result, bad_file};
 
@@ -17,7 +19,7 @@ use crate::error::{Error, Result, bad_file};
 pub(super) const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
 
 /// Deflate cannot shrink data more than this, so a larger claim is a damaged header.
-const MAX_DEFLATE_RATIO: u64 = 1032;
+pub(super) const MAX_DEFLATE_RATIO: u64 = 1032;
 
 /// Longest text or number array of a `metadata` entry worth keeping.
 const MAX_META_BYTES: usize = 4096;
@@ -52,6 +54,32 @@ impl<'a> Hdf5<'a> {
     {
         let set = self.dataset(key)?;
         Ok(StoredArray { path: self.path, key, shape: set.shape(), values: self.values(key, &set)? })
+    }
+
+    /// The rows of the dataset at `key`, by its header.
+    pub(super) fn rows(&self, key: &str) -> Result<u64> {
+        Ok(self.dataset(key)?.shape().first().copied().unwrap_or(0) as u64)
+    }
+
+    /// Makes sure that the datasets fit into memory. What a file of this length cannot hold is found when it is read.
+    pub(super) fn check_size(&self, keys: &[&str], options: &ReadOptions) -> Result<()> {
+        let most = self.bytes.saturating_mul(MAX_DEFLATE_RATIO);
+        let mut needed = 0u64;
+        for key in keys {
+            let shape = self.dataset(key)?.shape();
+            // Eight bytes a number: what double precision takes on the way, or single precision and a copy.
+            let bytes = shape.iter().try_fold(8u64, |total, &d| total.checked_mul(d as u64));
+            needed = needed.saturating_add(bytes.unwrap_or(u64::MAX).min(most));
+        }
+        check_fits(self.path, needed, options)
+    }
+
+    /// Whether the dataset at `key` has one or two dimensions of floating-point numbers: no image, no text.
+    pub(super) fn is_flat_float(&self, key: &str) -> Result<bool> {
+        let set = self.dataset(key)?;
+        let datatype = set.datatype().map_err(|e| self.unreadable(key, &e))?;
+        let is_float = matches!(datatype, DatatypeMessage::FloatingPoint { .. });
+        Ok(is_float && (1..=2).contains(&set.shape().len()))
     }
 
     /// A short text or number as text; `None` when it is neither or too long to be a remark.

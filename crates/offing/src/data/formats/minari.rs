@@ -1,4 +1,5 @@
-//! Minari datasets in HDF5 storage: a group per episode with one observation more than actions.
+//! Minari datasets: an episode has one observation more than actions. HDF5 storage has a group for each episode, arrow and
+//! parquet storage a directory ([`minari_parts`](super::minari_parts)).
 //!
 //! Dictionary observations are flattened depth first, keys in alphabetical order (gymnasium's own order), tuples by
 //! index, arrays row by row. One dictionary is special: `{observation, achieved_goal, desired_goal}` becomes
@@ -12,25 +13,27 @@ use ndarray::{Array1, Array2, ArrayView2, Axis, concatenate, s};
 use serde_json::Value;
 
 use super::super::dataset::{Dataset, SimColumns};
+use super::super::memory::check_fits;
 use super::super::options::ReadOptions;
 use super::super::transitions::{ColumnNames, FileColumns, assemble};
 use super::d4rl::{missing, sim_keys};
 use super::hdf5::{Hdf5, SIGNATURE};
+use super::minari_parts::{EpisodeArrays, EpisodeParts};
 use super::minari_write::write;
 use super::{Candidate, Format, row_number};
 use crate::batch::Mat;
 use crate::error::{Error, Result, bad_file};
 
 impl Format {
-    /// A Minari dataset directory (HDF5 storage).
+    /// A Minari dataset directory. Written in HDF5 storage.
     pub const MINARI: Self = Self {
         name: "minari",
-        title: "Minari directory with data/main_data.hdf5",
+        title: "Minari directory",
         extensions: &[],
         is_table: false,
         recognises,
         read,
-        write,
+        write: Some(write),
         row_place: row_number,
     };
 }
@@ -68,11 +71,17 @@ fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     let main = storage(path).map_or_else(|| path.to_path_buf(), |dir| dir.join(MAIN));
     let beside = main.with_file_name(METADATA);
     let metadata = read_metadata(&beside)?;
-    let format = metadata.get("data_format").and_then(Value::as_str).unwrap_or("hdf5");
-    if path.is_dir() && format != "hdf5" {
-        let hint = "convert it once in Python: s = minari.MinariDataset(DIR).storage; \
-                    MinariStorage.new(NEW, s.observation_space, s.action_space, data_format=\"hdf5\").update_from_storage(s)";
-        return Err(Error::key(beside, "data_format", "`hdf5`", format!("`{format}`"), hint));
+    let format = metadata.get("data_format").and_then(Value::as_str).unwrap_or("hdf5").to_string();
+    match format.as_str() {
+        "arrow" | "parquet" if path.is_dir() => return read_parts(&beside, &format, metadata, options),
+        "hdf5" => (),
+        _ if path.is_dir() => {
+            let hint = "convert it once in Python: s = minari.MinariDataset(DIR).storage; \
+                        MinariStorage.new(NEW, s.observation_space, s.action_space, data_format=\"hdf5\").update_from_storage(s)";
+            let wanted = "`hdf5`, `arrow` or `parquet`";
+            return Err(Error::key(beside, "data_format", wanted, format!("`{format}`"), hint));
+        }
+        _ => (),
     }
     let candidate = Candidate::open(&main)?;
     if !candidate.starts_with(SIGNATURE) {
@@ -94,9 +103,54 @@ fn read_file(path: &Path, metadata: BTreeMap<String, Value>, options: &ReadOptio
     check_actions(path, &file, &metadata, keys_of.keys().next(), &layout)?;
     let mut episodes: Vec<MinariEpisode> = Vec::with_capacity(keys_of.len());
     for (&number, keys) in &keys_of {
-        episodes.push(MinariEpisode::read(&file, path, &layout, number, keys)?);
+        let episode = MinariEpisode::read(&file, path, &layout, number, keys)?;
+        if episodes.is_empty() {
+            episode.check_size(path, &metadata, options)?;
+        }
+        episodes.push(episode);
     }
-    let mut columns = join(&episodes, path, layout)?;
+    finish(&episodes, path, layout, metadata, options)
+}
+
+/// Reads arrow or parquet storage, whose metadata.json is at `path`.
+fn read_parts(
+    path: &Path,
+    format: &str,
+    metadata: BTreeMap<String, Value>,
+    options: &ReadOptions,
+) -> Result<Dataset> {
+    let parts = EpisodeParts::find(path, format)?;
+    let (mut layout, mut episodes) = (None, Vec::with_capacity(parts.len()));
+    for part in &parts {
+        let arrays = part.load(options)?;
+        let keys = arrays.keys();
+        if layout.is_none() {
+            layout = Some(EpisodeLayout::new(&part.path, &keys, options)?);
+        }
+        if let Some(layout) = &layout {
+            let episode = MinariEpisode::read(&arrays, &part.path, layout, part.number, &keys)?;
+            if episodes.is_empty() {
+                episode.check_size(path, &metadata, options)?;
+            }
+            episodes.push(episode);
+        }
+    }
+    match layout {
+        Some(layout) => finish(&episodes, path, layout, metadata, options),
+        None => {
+            Err(bad_file!(path, "wanted a directory for each episode beside it, found none; get it again"))
+        }
+    }
+}
+
+fn finish(
+    episodes: &[MinariEpisode],
+    path: &Path,
+    layout: EpisodeLayout,
+    metadata: BTreeMap<String, Value>,
+    options: &ReadOptions,
+) -> Result<Dataset> {
+    let mut columns = join(episodes, path, layout)?;
     for (what, found) in [("total_episodes", episodes.len()), ("total_steps", columns.rew.len())] {
         if let Some(said) = metadata.get(what).and_then(Value::as_u64).filter(|&n| n != found as u64) {
             columns.notes.push(format!("metadata.json says {what} = {said}, the file has {found}"));
@@ -266,7 +320,26 @@ struct MinariEpisode {
 }
 
 impl MinariEpisode {
-    fn read(file: &Hdf5, path: &Path, layout: &EpisodeLayout, number: u64, keys: &[&str]) -> Result<Self> {
+    /// Makes sure that a dataset of episodes as wide as this one fits into memory, as far as its metadata counts steps.
+    fn check_size(
+        &self,
+        path: &Path,
+        metadata: &BTreeMap<String, Value>,
+        options: &ReadOptions,
+    ) -> Result<()> {
+        let steps = metadata.get("total_steps").and_then(Value::as_u64).unwrap_or(0);
+        let states: usize = self.sim.iter().map(Array2::ncols).sum();
+        let width = 3 * self.obs.ncols() + 2 * self.act.ncols() + 4 * states;
+        check_fits(path, steps.saturating_mul(4 * width as u64), options)
+    }
+
+    fn read<'p>(
+        file: &impl EpisodeArrays<'p>,
+        path: &Path,
+        layout: &EpisodeLayout,
+        number: u64,
+        keys: &[&str],
+    ) -> Result<Self> {
         let full = |key: &str| format!("episode_{number}/{key}");
         let need = |key: &str| match keys.contains(&key) {
             true => Ok(full(key)),

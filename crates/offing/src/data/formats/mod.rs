@@ -3,17 +3,24 @@
 //! A format is a file in this directory that defines a [`Format`] constant, and a line in [`Format::all`].
 
 mod arrays;
+mod arrow_file;
 mod csv;
 mod d4rl;
 mod guess_columns;
 mod hdf5;
 mod hdf5_write;
+mod lerobot;
 mod minari;
+mod minari_parts;
 mod minari_write;
+mod neorl;
 mod npy;
 mod npz;
+mod ogbench;
 mod parquet;
 mod parquet_kinds;
+mod parquet_arrays;
+mod robomimic;
 mod table;
 
 use std::fs::File;
@@ -30,7 +37,7 @@ pub use npy::{read_npy, write_npy};
 /// ```
 /// use offing::data::Format;
 /// assert_eq!(Format::of_target("logs.parquet".as_ref())?, Format::PARQUET);
-/// assert!(Format::all().contains(&Format::named("csv")?));
+/// assert!(Format::written().any(|format| format == Format::CSV));
 /// # Ok::<(), offing::Error>(())
 /// ```
 #[derive(Clone, Copy)]
@@ -44,16 +51,33 @@ pub struct Format {
     is_table: bool,
     recognises: fn(&Candidate) -> bool,
     read: fn(&Path, &ReadOptions) -> Result<Dataset>,
-    write: fn(&Dataset, &Path) -> Result<()>,
+    /// `None`: it is only read.
+    write: Option<fn(&Dataset, &Path) -> Result<()>>,
     /// Where a row is, for a reader of the file.
     row_place: fn(&Path, usize) -> String,
 }
 
 impl Format {
-    /// Every format, in the order in which [`read`] tries them: D4RL's takes any HDF5 file that is not Minari's.
+    /// Every format, in the order in which [`read`] tries them: of those that share a file's ending the most general comes
+    /// last, so D4RL's takes any HDF5 file that is not Minari's.
     pub fn all() -> &'static [Self] {
-        const ALL: &[Format] = &[Format::MINARI, Format::D4RL, Format::CSV, Format::PARQUET, Format::NPZ];
+        const ALL: &[Format] = &[
+            Format::LEROBOT,
+            Format::MINARI,
+            Format::ROBOMIMIC,
+            Format::D4RL,
+            Format::CSV,
+            Format::PARQUET,
+            Format::NEORL,
+            Format::OGBENCH,
+            Format::NPZ,
+        ];
         ALL
+    }
+
+    /// The formats that offing also writes.
+    pub fn written() -> impl DoubleEndedIterator<Item = Self> {
+        Self::all().iter().copied().filter(|format| format.write.is_some())
     }
 
     /// The name on the command line and in messages.
@@ -73,26 +97,28 @@ impl Format {
         found.copied().ok_or_else(|| Error::unknown("format", name, &names))
     }
 
-    /// The format that the ending of a file to write asks for. A name without an ending, or with a version as Minari's
-    /// have (`medium-v0`), is a directory.
+    /// The format that the ending of a file to write asks for: the most general that has it. A name without an ending, or
+    /// with a version as Minari's have (`medium-v0`), is a directory.
     pub fn of_target(path: &Path) -> Result<Self> {
-        let fits = |f: &&Self| match path.extension() {
+        let fits = |f: &Self| match path.extension() {
             Some(_) => has_extension(path, f.extensions),
             None => f.extensions.is_empty() && path.file_name().is_some(),
         };
-        Self::all().iter().find(fits).copied().ok_or_else(|| {
+        Self::written().rev().find(fits).ok_or_else(|| {
             bad_file!(path, "wanted a name with {}, found another; rename the target", Self::endings())
         })
     }
 
     /// The ending that each format is written with, in words for help and messages.
     pub fn endings() -> String {
-        let ending = |f: &Self| match f.extensions {
-            [] => format!("no ending ({})", f.name),
-            [first, ..] if *first == f.name => format!(".{first}"),
-            [first, ..] => format!(".{first} ({})", f.name),
+        let ending = |f: Self| match f.extensions {
+            [] => Some(format!("no ending ({})", f.name)),
+            [first, ..] if *first == f.name => Some(format!(".{first}")),
+            // Another format may own the ending: then only its name asks for this one.
+            [first, ..] if Self::written().any(|other| other.name == *first) => None,
+            [first, ..] => Some(format!(".{first} ({})", f.name)),
         };
-        either(Self::all().iter().map(ending))
+        either(Self::written().filter_map(ending))
     }
 
     pub(super) fn row_place(self, path: &Path, row: usize) -> String {
@@ -135,17 +161,23 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
         let tables = either(Format::all().iter().filter(|f| f.is_table).map(|f| f.title.into()));
         return Err(bad_file!(
             path,
-            "wanted {tables} for a column map, found {}, whose arrays are known by D4RL's keys (observations, actions, \
-                 rewards, terminals, next_observations, timeouts); leave the map out and rename the keys",
+            "wanted {tables} for a column map, found {}, whose arrays are known by their keys (D4RL's are observations, \
+                 actions, rewards, terminals, next_observations, timeouts); leave the map out or rename the keys",
             format.title
         ));
     }
     (format.read)(path, options)
 }
 
-/// Writes `data` to `path` in the given format.
+/// Writes `data` to `path` in the given format, which must be one of [`Format::written`].
 pub fn write(data: &Dataset, path: &Path, format: Format) -> Result<()> {
-    (format.write)(data, path)
+    match format.write {
+        Some(write) => write(data, path),
+        None => {
+            let names = either(Format::written().map(|f| f.name.into()));
+            Err(bad_file!(path, "wanted a format that can be written, found {}; choose {names}", format.name))
+        }
+    }
 }
 
 /// The place of a row in a format without lines.

@@ -64,11 +64,25 @@ pub(super) fn read_array<'a>(mut source: impl Read, path: &'a Path, key: &'a str
         let wanted = format!("{total} bytes for shape {}", show_shape(&shape));
         return Err(bad(&wanted, format!("{} or more", bytes.len())));
     }
-    let mut values: Vec<f64> = bytes.chunks_exact(size).map(|b| descr.decode(b)).collect();
-    if let (true, &[rows, width]) = (fortran, shape.as_slice()) {
-        values = (0..rows).flat_map(|i| (0..width).map(move |j| j * rows + i)).map(|at| values[at]).collect();
+    let entries = bytes.chunks_exact(size);
+    let values = match (descr.kind, size) {
+        ('f', 4) => {
+            let single = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+            StoredValues::F32(by_row(entries.map(single).collect(), fortran, &shape))
+        }
+        _ => StoredValues::F64(by_row(entries.map(|b| descr.decode(b)).collect(), fortran, &shape)),
+    };
+    Ok(StoredArray { path, key, shape, values })
+}
+
+/// The entries row by row, where a matrix may have been stored column by column.
+fn by_row<T: Copy>(values: Vec<T>, fortran: bool, shape: &[usize]) -> Vec<T> {
+    match (fortran, shape) {
+        (true, &[rows, width]) => {
+            (0..rows).flat_map(|i| (0..width).map(move |j| j * rows + i)).map(|at| values[at]).collect()
+        }
+        _ => values,
     }
-    Ok(StoredArray { path, key, shape, values: StoredValues::F64(values) })
 }
 
 /// The .npy header, padded as NumPy does.
@@ -112,7 +126,6 @@ impl Descr {
         word[..bytes.len()].copy_from_slice(bytes);
         let unsigned = u64::from_le_bytes(word);
         match (self.kind, self.size) {
-            ('f', 4) => f64::from(f32::from_bits(unsigned as u32)),
             ('f', _) => f64::from_bits(unsigned),
             ('i', size) => {
                 let unused = 64 - 8 * size as u32;

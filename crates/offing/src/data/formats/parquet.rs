@@ -19,6 +19,7 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{ColumnDescriptor, Type};
 
 use super::super::dataset::Dataset;
+use super::super::memory::check_fits;
 use super::super::messages::{cannot_write, damaged, damaged_key, escaped, float16};
 use super::super::options::ReadOptions;
 use super::parquet_kinds::{Kind, big_endian, scaled};
@@ -36,7 +37,7 @@ impl Format {
         is_table: true,
         recognises: |candidate| candidate.starts_with(b"PAR1"),
         read,
-        write,
+        write: Some(write),
         row_place: row_number,
     };
 }
@@ -56,8 +57,11 @@ fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     // A structure has several leaves of one name, but is one field.
     let all: Vec<String> = schema.root_schema().get_fields().iter().map(|f| f.name().to_string()).collect();
     let layout = TableLayout::resolve(path, &all, options)?;
+    let wanted = layout.wanted();
+    let is_wanted = |index: &usize| wanted.iter().any(|(name, _)| name == leaves[*index]);
+    check_fits(path, bytes_of(&reader, (0..leaves.len()).filter(is_wanted)), options)?;
     let mut cells = BTreeMap::new();
-    for (name, precision) in layout.wanted() {
+    for (name, precision) in wanted.clone() {
         let same_name: Vec<usize> = (0..leaves.len()).filter(|&i| leaves[i] == name).collect();
         let &[index] = same_name.as_slice() else {
             let found = if same_name.is_empty() { "an empty structure" } else { "a nested structure" };
@@ -76,23 +80,44 @@ fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     LoadedTable { path, format: Format::PARQUET, layout, all, cells, meta }.into_dataset(options)
 }
 
+/// What the entries of these columns take in memory: four bytes each, and as many for a copy.
+pub(super) fn bytes_of(
+    reader: &SerializedFileReader<File>,
+    columns: impl Iterator<Item = usize> + Clone,
+) -> u64 {
+    let groups = reader.metadata().row_groups().iter();
+    let entries = groups.flat_map(|group| columns.clone().map(|index| group.column(index).num_values()));
+    entries.fold(0, |total: u64, count| total.saturating_add(8u64.saturating_mul(count.max(0) as u64)))
+}
+
 /// Before the keys of [`Dataset::meta`] in a file's key-value metadata, apart from what other programs keep there.
 const META_PREFIX: &str = "offing.";
 
 /// One column of the file.
-struct ParquetColumn<'a> {
-    path: &'a Path,
-    name: &'a str,
-    reader: &'a SerializedFileReader<File>,
-    index: usize,
-    descriptor: Arc<ColumnDescriptor>,
-    options: &'a ReadOptions,
+pub(super) struct ParquetColumn<'a> {
+    pub(super) path: &'a Path,
+    pub(super) name: &'a str,
+    pub(super) reader: &'a SerializedFileReader<File>,
+    pub(super) index: usize,
+    pub(super) descriptor: Arc<ColumnDescriptor>,
+    pub(super) options: &'a ReadOptions,
     /// Length of the file.
-    bytes: u64,
+    pub(super) bytes: u64,
 }
 
 impl ParquetColumn<'_> {
     fn load(&self, precision: Precision) -> Result<Cells> {
+        let is_list = self.descriptor.max_rep_level() > 0 && precision != Precision::Label;
+        // Lists hold observations and actions: single precision is enough.
+        let precision = if is_list { Precision::Single } else { precision };
+        Ok(match self.load_with_width(precision)? {
+            (Cells::F32(values), Some(width)) => Cells::List { width, values },
+            (cells, _) => cells,
+        })
+    }
+
+    /// The entries of all rows, and how many each row has when they are lists.
+    pub(super) fn load_with_width(&self, precision: Precision) -> Result<(Cells, Option<usize>)> {
         self.check_places()?;
         let is_label = precision == Precision::Label;
         let is_list = match (self.descriptor.max_rep_level(), is_label) {
@@ -101,8 +126,7 @@ impl ParquetColumn<'_> {
             (1, _) => true,
             _ => return Err(self.wrong("numbers or lists of numbers", "lists of lists")),
         };
-        // Lists hold observations and actions: single precision is enough.
-        let mut cells = Cells::new(if is_list { Precision::Single } else { precision });
+        let mut cells = Cells::new(precision);
         let mut rows = ListRows::default();
         // Only floats have a value for "missing", and labels have none.
         let null = self.options.allow_non_finite && !is_label;
@@ -169,11 +193,10 @@ impl ParquetColumn<'_> {
             return Err(self.long_decimal(&format!("decimals of {bytes} bytes")));
         }
         match cells {
-            Cells::F32(values) if is_list => Ok(Cells::List { width: rows.width.unwrap_or(0), values }),
             Cells::Labels(Labels { first_nan: Some(row), .. }) => {
                 Err(self.wrong("a number or text in every row", &format!("NaN in row {row}")))
             }
-            cells => Ok(cells),
+            cells => Ok((cells, is_list.then(|| rows.width.unwrap_or(0)))),
         }
     }
 
