@@ -7,7 +7,7 @@ use std::path::Path;
 use offing::data::catalogue::{Catalogue, GeneratedName};
 use offing::data::generate::{Behaviour, BehaviourBlock, generate as roll_out};
 use offing::data::policy_set::{LoadedPolicy, PolicySet, SnapshotChoice};
-use offing::data::{self, Format};
+use offing::data::{self, Format, recorded_policy};
 use offing::env::{EnvPool, GenerateOptions, Generated, Physics};
 use offing::home::Home;
 use offing::policy::UniformPolicy;
@@ -74,6 +74,9 @@ fn behaviour_policies(
     options: &GenerateOptions,
     in_maze: bool,
 ) -> Result<Option<Vec<LoadedPolicy>>> {
+    if let Some(file) = &options.policy_from {
+        return Ok(Some(vec![recorded_policy(file)?]));
+    }
     let choice = SnapshotChoice { medium: options.medium, expert: options.expert };
     match options.policies.as_deref().map(PolicySet::open).transpose()? {
         Some(set) if in_maze => Ok(Some(vec![set.load(GOAL_REACHING_ANT)?])),
@@ -91,7 +94,7 @@ fn behaviour_policies(
 /// Eight hexadecimal digits over everything besides name, rows and seed that the rows depend on.
 fn content_hash(policies: Option<&[LoadedPolicy]>, physics: Physics) -> String {
     let mut hash = Sha256::new();
-    hash.update(format!("made-1 {physics} "));
+    hash.update(format!("made-2 {physics} "));
     match policies {
         Some(policies) => policies.iter().for_each(|policy| hash.update(policy.digest)),
         None => hash.update("uniform"),

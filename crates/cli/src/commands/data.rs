@@ -47,6 +47,9 @@ pub(crate) struct Make {
     /// Directory of behaviour policies, `<body>-<number>.safetensors` with an `index.json` of scores.
     #[arg(long, value_name = "DIR")]
     policies: Option<PathBuf>,
+    /// Let the policy act that recorded this D4RL file, which carries it: a twin of the file, of any size.
+    #[arg(long, value_name = "FILE.hdf5", conflicts_with_all = ["policies", "medium", "expert"])]
+    policy_from: Option<PathBuf>,
     /// Number of the snapshot to use for `medium` [default: the first at D4RL's mark].
     #[arg(long, value_name = "NUMBER")]
     medium: Option<usize>,
@@ -152,6 +155,7 @@ fn make(runtime: &Runtime, args: &Make) -> Result<ExitCode> {
         seed: args.seed,
         physics: args.physics,
         policies: args.policies.clone(),
+        policy_from: args.policy_from.clone(),
         medium: args.medium,
         expert: args.expert,
         out: args.out.clone(),

@@ -23,7 +23,7 @@ mod units;
 mod unknown_columns;
 
 pub use dataset::{Dataset, Ends, ReadReport, SimColumns};
-pub use formats::{Format, read, read_npy, write, write_npy};
+pub use formats::{Format, read, read_npy, recorded_policy, write, write_npy};
 pub use from_columns::LogColumns;
 pub use options::{ColumnMap, ReadOptions, TerminalNext};
 pub use reset_detection::StepScale;

@@ -74,6 +74,8 @@ pub struct GenerateOptions {
     pub physics: Physics,
     /// Directory of behaviour policies, in place of the built-in ones.
     pub policies: Option<PathBuf>,
+    /// A D4RL file whose own behaviour policy acts.
+    pub policy_from: Option<PathBuf>,
     /// Number of the snapshot to use for `medium`, in place of the first one good enough.
     pub medium: Option<usize>,
     /// Number of the snapshot to use for `expert`, in place of the best.
@@ -89,6 +91,7 @@ impl Default for GenerateOptions {
             seed: 0,
             physics: Physics::default(),
             policies: None,
+            policy_from: None,
             medium: None,
             expert: None,
             out: None,

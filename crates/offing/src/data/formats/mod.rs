@@ -6,6 +6,7 @@ mod arrays;
 mod arrow_file;
 mod csv;
 mod d4rl;
+mod d4rl_policy;
 mod guess_columns;
 mod hdf5;
 mod hdf5_write;
@@ -30,6 +31,7 @@ use std::path::Path;
 use super::dataset::Dataset;
 use super::options::ReadOptions;
 use crate::error::{Error, Result, bad_file};
+pub use d4rl_policy::recorded_policy;
 pub use npy::{read_npy, write_npy};
 
 /// A dataset format: how offing recognises, reads and writes it. Two formats are equal when their names are.
