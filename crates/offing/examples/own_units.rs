@@ -98,7 +98,7 @@ fn logged() -> Result<Dataset> {
 }
 
 /// Mean returns of the operator and of the policy learnt from the log, in the tank itself.
-pub fn run() -> Result<[f64; 2]> {
+pub(crate) fn run() -> Result<[f64; 2]> {
     let dir = tempfile::tempdir().map_err(|e| Error::io("the temporary directory", "create", e))?;
     let mut config = RunConfig::new("landfall", logged()?).profile("quick").dir(dir.path().join("run"));
     // The condition speaks of pascal, as the log does.

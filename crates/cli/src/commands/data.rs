@@ -7,6 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use offing::data::audit::{Severity, audit};
 use offing::data::catalogue::{GeneratedName, generated_names};
+use offing::data::published::Genuineness;
 use offing::data::{self, ColumnMap, Dataset, Format, ReadOptions, TerminalNext};
 use offing::env::{GenerateOptions, Physics};
 use offing::tasks::horizon;
@@ -236,8 +237,18 @@ fn run_audit(runtime: &Runtime, args: &Audit) -> Result<ExitCode> {
     let (data, origin) = runtime.hooks().resolver(|resolver| resolver.read(name, options))?;
     let found = audit(&data, horizon(&data.name));
     print_audit(&found, origin);
+    let path = runtime.hooks().resolver(|resolver| resolver.locate(name, None))?;
+    let genuine = match Path::new(&path).is_file() {
+        true => Genuineness::of(Path::new(&path))?.map(|genuine| genuine.words()),
+        false => None,
+    };
+    if let Some(words) = &genuine {
+        out!("{words}");
+    }
     let verdict = found.verdict();
-    args.json.write(|| serde_json::json!({ "origin": origin, "verdict": verdict, "audit": found }))?;
+    args.json.write(
+        || serde_json::json!({ "origin": origin, "verdict": verdict, "published": genuine, "audit": found }),
+    )?;
     Ok(if verdict == Severity::Poison { ExitCode::NEGATIVE } else { ExitCode::SUCCESS })
 }
 

@@ -20,6 +20,7 @@ pub mod config;
 mod session;
 mod train_loop;
 mod follow;
+mod log_checks;
 mod sac_learner;
 mod returns;
 mod lambda_return;

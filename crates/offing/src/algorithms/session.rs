@@ -18,7 +18,7 @@ use crate::rollout::RolloutStats;
 use crate::run::{ControlFlow, PhaseTimer, RunDir};
 use crate::sac::{Actor, Deterministic, Losses};
 use crate::tasks::Reference;
-use crate::uncertainty::{BuildContext, CustomEstimator, Uncertainty, UncertaintyConfig};
+use crate::uncertainty::{BuildContext, ColumnScale, CustomEstimator, Uncertainty, UncertaintyConfig};
 
 /// A model whose squared error is more than this share of linear regression's is not worth rolling out.
 const BAD_MODEL: f64 = 0.9;
@@ -181,10 +181,12 @@ impl<'a> Session<'a> {
             cached.epochs
         ));
         self.report_model_error(&cached.model, cfg);
-        Ok(match &self.data.units {
+        let model = match &self.data.units {
             Some(units) => cached.model.in_units(units),
             None => cached.model,
-        })
+        };
+        self.check_termination(&model);
+        Ok(model)
     }
 
     /// Says how much better the model predicts held-out rows than two models without any learning to speak of.
@@ -227,6 +229,9 @@ impl<'a> Session<'a> {
     ) -> Result<Option<Box<dyn Uncertainty>>> {
         if !rule.needs_scores() {
             return Ok(None);
+        }
+        if matches!(estimator, UncertaintyConfig::Sumo(sumo) if sumo.columns == ColumnScale::Raw) {
+            self.check_columns();
         }
         let context = BuildContext {
             model: Some(model),

@@ -6,6 +6,7 @@ pub mod audit;
 pub mod catalogue;
 pub mod generate;
 pub mod policy_set;
+pub mod published;
 pub mod resolve;
 
 mod checks;
