@@ -216,9 +216,9 @@ fn runs_are_ranked_without_the_simulator_and_the_budget_is_told() {
     let read = |name: &str| std::fs::read(json(name)).unwrap();
     assert!(read("a.json") == read("b.json"), "the same on any number of threads");
     let text = rank("2", &json("c.json"), &["--online", "2"]);
-    assert!(text.contains("Spearman's ρ") && text.contains("8 to check it"), "{text}");
+    assert!(text.contains("Spearman's ρ") && text.contains("10 to check it"), "{text}");
     let value: serde_json::Value = serde_json::from_slice(&read("c.json")).unwrap();
-    assert_eq!(value["policies"].as_array().unwrap().len(), 4);
+    assert_eq!(value["policies"].as_array().unwrap().len(), 5);
     assert!(value["policies"][0]["true_return"].is_number() && value["spearman"]["fitted Q"].is_number());
     // Data of another seed: no common ground.
     let other = temp.path().join("hopper-other.hdf5").to_str().unwrap().to_string();

@@ -109,6 +109,7 @@ pub(crate) fn run() -> Result<[f64; 2]> {
         "warm_start.steps=500",
         "model.ensemble.max_updates=2000",
         "model.ensemble.hidden=[64, 64]",
+        "model.ensemble.decay=[0.0, 0.0, 0.0]",
         "sac.hidden=[64, 64]",
     ] {
         config = config.set(setting);

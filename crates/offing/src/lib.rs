@@ -15,6 +15,7 @@ mod proto;
 pub mod config;
 pub mod env;
 pub mod tasks;
+pub mod units;
 pub mod policy;
 pub mod data;
 pub mod eval;

@@ -13,9 +13,9 @@ use std::path::Path;
 
 use safetensors::{Dtype, SafeTensors};
 
-use crate::data::ActionRange;
 use crate::error::{Error, Result, bad_file};
 use crate::rng::Rng;
+use crate::units::ActionRange;
 
 /// Chooses an action for one observation.
 ///

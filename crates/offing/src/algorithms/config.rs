@@ -2,12 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::data::{ActionRange, Dataset};
+use crate::data::Dataset;
 use crate::dynamics::{EnsembleConfig, TerminationConfig, check_rows};
 use crate::error::{Result, invalid};
 use crate::pessimism::Pessimism;
 use crate::sac::SacConfig;
 use crate::uncertainty::UncertaintyConfig;
+use crate::units::ActionRange;
 
 /// The training loop. For `morel` a step is an iteration of planning, and a batch is one of cloning and of the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,11 +6,11 @@ use std::ops::Range;
 use ndarray::{Array1, Array2, Axis};
 
 use super::formats::Format;
-use super::units::{ActionRange, Units};
 use crate::batch::Batch;
 use crate::checksum::Checksum;
 use crate::error::{Result, require};
 use crate::rng::Rng;
+use crate::units::{ActionRange, Units};
 
 /// Logged transitions with what is known about where they come from.
 #[derive(Clone, Debug)]

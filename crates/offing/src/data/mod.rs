@@ -20,7 +20,6 @@ mod options;
 mod reset_detection;
 mod step_model;
 mod transitions;
-mod units;
 mod unknown_columns;
 
 pub use dataset::{Dataset, Ends, ReadReport, SimColumns};
@@ -28,4 +27,3 @@ pub use formats::{Format, read, read_npy, recorded_policy, write, write_npy};
 pub use from_columns::LogColumns;
 pub use options::{ColumnMap, ReadOptions, TerminalNext};
 pub use reset_detection::StepScale;
-pub use units::{ActionRange, Units};

@@ -25,13 +25,13 @@ use super::termination::Termination;
 use super::trainer::{FitProgress, Trainer};
 use super::{DynamicsModel, Members, ModelStep, Prediction, sampled_batch};
 use crate::batch::{Batch, Mat};
-use crate::data::Units;
 use crate::error::{Result, invalid, require};
 use crate::nn::{
     Activation, Activations, Keep, MlpEnsemble, Noise, PackedMatrix, Scalar, ScratchPool, Shape, Tensors,
     ThreadPool, Weights,
 };
 use crate::rng::Rng;
+use crate::units::Units;
 
 /// Rows a thread takes at once: their activations fit the second-level cache.
 const CHUNK: usize = 120;

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::expression::Expression;
 use super::learnt::{LearnedConfig, LearnedTermination};
 use crate::batch::{Batch, Mat};
-use crate::data::Units;
 use crate::error::{Error, Result, invalid, require};
 use crate::tasks::{self, TaskTermination};
+use crate::units::Units;
 
 /// When imagined episodes end: never, by the rule of a known body, by a condition, or by a classifier. A state with an
 /// entry that is not finite always ends the episode.

@@ -4,7 +4,6 @@
 use ndarray::{Array1, ArrayView2};
 
 use crate::batch::Mat;
-use crate::data::ActionRange;
 use crate::error::{Error, Result, invalid};
 use crate::nn::{
     Activation, Activations, Field, Init, Keep, MlpEnsemble, Noise, PackedMatrix, ScratchPool, Shape,
@@ -12,6 +11,7 @@ use crate::nn::{
 };
 use crate::policy::{MeanPolicy, Policy};
 use crate::rng::Rng;
+use crate::units::ActionRange;
 
 /// Rows a thread takes at once: their activations fit the second-level cache.
 const CHUNK: usize = 120;

@@ -27,12 +27,12 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+pub use crate::units::Standardiser;
 pub use actor::Actor;
 pub use actor_pass::ActorPass;
 pub use cloning::{Cloner, Objective};
 pub use config::{Alpha, Order, SacConfig, Schedule, TargetCritics};
 pub use custom_loss::ActorTerms;
-pub use standardiser::Standardiser;
 
 pub use crate::policy::Deterministic;
 

@@ -1,81 +1,25 @@
-//! Observations with mean 0 and deviation 1, as TD3+BC feeds its networks; the policy that leaves takes raw ones.
+//! Policies between units: what is learnt on standardised observations and actions from −1 to 1 leaves in the log's own.
 
 use super::Actor;
-use crate::batch::Mat;
 use crate::nn::Field;
-
-/// Added to every deviation, as in TD3+BC.
-const EXTRA: f64 = 1e-3;
-/// A column whose deviation is below this share of its mean is constant but for rounding to f32.
-const ROUNDING: f64 = 1e-7;
-
-/// Mean and scale of each column of the observations.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Standardiser {
-    mean: Vec<f32>,
-    std: Vec<f32>,
-}
+use crate::units::{Standardiser, Units};
 
 impl Standardiser {
-    /// Means and deviations (plus 1e-3) of the columns. A constant column has scale 1: divided by its deviation, the
-    /// first other value would be a thousand times too large.
-    pub fn of(obs: &Mat) -> Self {
-        let rows = obs.nrows().max(1) as f64;
-        let mut mean = vec![0.0; obs.ncols()];
-        for row in obs.rows() {
-            mean.iter_mut().zip(row).for_each(|(sum, &x)| *sum += f64::from(x));
-        }
-        mean.iter_mut().for_each(|sum| *sum /= rows);
-        let mut std = vec![0.0; obs.ncols()];
-        for row in obs.rows() {
-            for ((sum, mean), &x) in std.iter_mut().zip(&mean).zip(row) {
-                *sum += (f64::from(x) - mean).powi(2);
-            }
-        }
-        for (sum, mean) in std.iter_mut().zip(&mean) {
-            let std = (*sum / rows).sqrt();
-            *sum = if std <= ROUNDING * mean.abs() { 1.0 } else { std + EXTRA };
-        }
-        let narrow = |values: Vec<f64>| values.into_iter().map(|x| x as f32).collect();
-        Self { mean: narrow(mean), std: narrow(std) }
-    }
-
-    /// Leaves observations of `width` columns as they are.
-    pub fn identity(width: usize) -> Self {
-        Self { mean: vec![0.0; width], std: vec![1.0; width] }
-    }
-
-    /// Subtracted from each column.
-    pub fn mean(&self) -> &[f32] {
-        &self.mean
-    }
-
-    /// What each column is divided by.
-    pub fn std(&self) -> &[f32] {
-        &self.std
-    }
-
-    /// (x − mean) / std in place.
-    pub fn apply(&self, obs: &mut Mat) {
-        assert_eq!(obs.ncols(), self.mean.len(), "observations of the width this standardiser was made for");
-        for mut row in obs.rows_mut() {
-            for ((x, mean), std) in row.iter_mut().zip(&self.mean).zip(&self.std) {
-                *x = (*x - mean) / std;
-            }
-        }
-    }
-
     /// The actor that does on raw observations what `actor` does on standardised ones: for evaluation, rollouts and the
     /// saved policy. Its first layer has W' = W / std and b' = b − W · mean / std. Not for training: Adam's moments
     /// are those of `actor`.
     #[must_use]
     pub fn fold(&self, actor: &Actor) -> Actor {
-        assert_eq!(actor.obs_dim(), self.mean.len(), "an actor of the width this standardiser was made for");
+        assert_eq!(
+            actor.obs_dim(),
+            self.mean().len(),
+            "an actor of the width this standardiser was made for"
+        );
         let mut folded = actor.clone();
         let (mut weight, mut bias) = actor.net.get(0, 0, Field::Weight);
-        for (row, bias) in weight.chunks_exact_mut(self.mean.len()).zip(&mut bias) {
+        for (row, bias) in weight.chunks_exact_mut(self.mean().len()).zip(&mut bias) {
             let mut shift = 0.0;
-            for ((w, &mean), &std) in row.iter_mut().zip(&self.mean).zip(&self.std) {
+            for ((w, &mean), &std) in row.iter_mut().zip(self.mean()).zip(self.std()) {
                 let scaled = f64::from(*w) / f64::from(std);
                 shift += scaled * f64::from(mean);
                 *w = scaled as f32;
@@ -89,15 +33,31 @@ impl Standardiser {
     /// What [`fold`](Self::fold) was given, but for rounding: an actor on standardised observations.
     #[must_use]
     pub fn unfold(&self, actor: &Actor) -> Actor {
-        let shift = self.mean.iter().zip(&self.std).map(|(mean, std)| -mean / std).collect();
-        Self { mean: shift, std: self.std.iter().map(|std| 1.0 / std).collect() }.fold(actor)
+        let shift = self.mean().iter().zip(self.std()).map(|(mean, std)| -mean / std).collect();
+        Self { mean: shift, std: self.std().iter().map(|std| 1.0 / std).collect() }.fold(actor)
+    }
+}
+
+impl Units {
+    /// The policy that takes and gives logged units.
+    #[must_use]
+    pub fn policy_outward(&self, policy: &Actor) -> Actor {
+        self.obs.fold(policy).with_action_range(self.act.clone())
+    }
+
+    /// What [`policy_outward`](Self::policy_outward) was made of, but for rounding.
+    #[must_use]
+    pub fn policy_inward(&self, policy: &Actor) -> Actor {
+        self.obs.unfold(policy).with_action_range(None)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nn::{Noise, ThreadPool};
+    use crate::batch::{Batch, Mat};
+    use crate::nn::{Noise, Tensors, ThreadPool};
+    use crate::policy::{MeanPolicy, TanhGaussian};
     use crate::rng::Rng;
 
     /// Columns of very different scales; column 2 is constant.
@@ -150,5 +110,41 @@ mod tests {
             let alike = Standardiser::identity(4).fold(&actor);
             assert_eq!(alike.to_policy(), actor.to_policy());
         }
+    }
+
+    /// Temperatures near 293, pressures near 1e5, a valve from 0 to 40, a switch that was never touched.
+    fn tank() -> Batch {
+        let mut rng = Rng::stream(0, "tank", 0);
+        let obs =
+            Mat::from_shape_fn((300, 2), |(_, j)| ([293.0, 1e5][j] + [2.0, 3e3][j] * rng.normal()) as f32);
+        let act =
+            Mat::from_shape_fn((300, 2), |(_, j)| if j == 0 { rng.range(0.0, 40.0) as f32 } else { 7.0 });
+        let (rew, done) = (ndarray::Array1::zeros(300), ndarray::Array1::from_elem(300, false));
+        Batch { next_obs: obs.clone(), obs, act, rew, done }
+    }
+
+    #[test]
+    fn a_policy_outside_does_what_it_did_inside() {
+        let logged = tank();
+        let units = Units::of(&logged, None).unwrap();
+        let (mut rows, pool) = (logged.clone(), ThreadPool::new(1));
+        units.rows_inward(&mut rows);
+        let inside = Actor::new(2, 2, &[16], [-5.0, 2.0], &mut Rng::stream(2, "init", 0));
+        let outside = units.policy_outward(&inside);
+        let wanted = units.act_outward(&inside.mean_batch(&pool, &rows.obs));
+        let bytes = outside.to_policy().to_bytes().unwrap();
+        let read = Actor::from_policy(&Tensors::from_bytes(&bytes).unwrap()).unwrap();
+        let own = TanhGaussian::from_bytes(&bytes, std::path::Path::new("p")).unwrap();
+        for i in 0..300 {
+            let obs = logged.obs.row(i).to_vec();
+            for policy in [&outside as &dyn MeanPolicy, &read, &own] {
+                let mut act = [0.0; 2];
+                policy.mean_act(&obs, &mut act);
+                assert!((act[0] - wanted[[i, 0]]).abs() < 1e-2, "{act:?} against {}", wanted.row(i));
+                assert_eq!(act[1], 7.0, "what never moved stays");
+            }
+        }
+        let back = units.policy_inward(&read).mean_batch(&pool, &rows.obs);
+        assert!((back - inside.mean_batch(&pool, &rows.obs)).iter().all(|d| d.abs() < 1e-3));
     }
 }

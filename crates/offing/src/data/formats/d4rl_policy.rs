@@ -4,13 +4,13 @@ use std::fs;
 use std::path::Path;
 
 use ndarray::Array1;
+use safetensors::tensor::{Dtype, TensorView};
 use sha2::{Digest, Sha256};
 
 use super::hdf5::{Hdf5, SIGNATURE};
 use crate::batch::Mat;
 use crate::data::policy_set::LoadedPolicy;
 use crate::error::{Error, Result};
-use crate::nn::Tensors;
 use crate::policy::TanhGaussian;
 
 /// Where the layers are, and what they are called in a policy of offing's.
@@ -46,7 +46,7 @@ pub fn recorded_policy(path: &Path) -> Result<LoadedPolicy> {
             return Err(absent(&format!("`{found}` as {key}")));
         }
     }
-    let mut tensors = Tensors::default();
+    let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
     for (theirs, ours) in LAYERS {
         let keys = ["weight", "bias"].map(|part| format!("metadata/policy/{theirs}/{part}"));
         if let Some(missing) = keys.iter().find(|key| !holds(key)) {
@@ -54,14 +54,19 @@ pub fn recorded_policy(path: &Path) -> Result<LoadedPolicy> {
         }
         let weight: Mat = file.array(&keys[0])?.matrix()?;
         let bias: Array1<f32> = file.array(&keys[1])?.column()?;
-        tensors.put_f32(
+        let bytes = |x: &f32| x.to_le_bytes();
+        tensors.push((
             format!("{ours}.weight"),
-            &[weight.nrows(), weight.ncols()],
-            weight.iter().copied().collect(),
-        );
-        tensors.put_f32(format!("{ours}.bias"), &[bias.len()], bias.to_vec());
+            weight.shape().to_vec(),
+            weight.iter().flat_map(bytes).collect(),
+        ));
+        tensors.push((format!("{ours}.bias"), bias.shape().to_vec(), bias.iter().flat_map(bytes).collect()));
     }
-    let bytes = tensors.to_bytes()?;
+    let views: std::result::Result<Vec<_>, _> = (tensors.iter())
+        .map(|(name, shape, bytes)| Ok((name, TensorView::new(Dtype::F32, shape.clone(), bytes)?)))
+        .collect();
+    let bytes = views.and_then(|views| safetensors::serialize(views, None));
+    let bytes = bytes.map_err(|e| absent(&format!("layers that do not fit together ({e})")))?;
     Ok(LoadedPolicy {
         file: path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
         policy: TanhGaussian::from_bytes(&bytes, path)?,

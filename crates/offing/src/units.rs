@@ -2,14 +2,13 @@
 //!
 //! A log of one's own comes in kelvin and pascal. Networks, distances and tanh want numbers near 1. So the rows of such a
 //! log are brought [inward](Units::rows_inward) once, before anything is learnt, and every policy that leaves is brought
-//! [outward](Units::policy_outward): users give and get their own units.
+//! outward (`Units::policy_outward`): users give and get their own units.
 
 use ndarray::{ArrayViewMut2, Axis};
 use serde::{Deserialize, Serialize};
 
 use crate::batch::{Batch, Mat};
 use crate::error::{Result, invalid};
-use crate::sac::{Actor, Standardiser};
 
 /// The smallest and largest action, column by column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,6 +72,68 @@ impl ActionRange {
     /// The same for one action.
     pub fn outward_one(&self, act: &mut [f32]) {
         act.iter_mut().zip(self.middles()).for_each(|(a, (middle, half))| *a = middle + half * *a);
+    }
+}
+
+/// Added to every deviation, as in TD3+BC.
+const EXTRA: f64 = 1e-3;
+/// A column whose deviation is below this share of its mean is constant but for rounding to f32.
+const ROUNDING: f64 = 1e-7;
+
+/// Mean and scale of each column of the observations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standardiser {
+    pub(crate) mean: Vec<f32>,
+    pub(crate) std: Vec<f32>,
+}
+
+impl Standardiser {
+    /// Means and deviations (plus 1e-3) of the columns. A constant column has scale 1: divided by its deviation, the
+    /// first other value would be a thousand times too large.
+    pub fn of(obs: &Mat) -> Self {
+        let rows = obs.nrows().max(1) as f64;
+        let mut mean = vec![0.0; obs.ncols()];
+        for row in obs.rows() {
+            mean.iter_mut().zip(row).for_each(|(sum, &x)| *sum += f64::from(x));
+        }
+        mean.iter_mut().for_each(|sum| *sum /= rows);
+        let mut std = vec![0.0; obs.ncols()];
+        for row in obs.rows() {
+            for ((sum, mean), &x) in std.iter_mut().zip(&mean).zip(row) {
+                *sum += (f64::from(x) - mean).powi(2);
+            }
+        }
+        for (sum, mean) in std.iter_mut().zip(&mean) {
+            let std = (*sum / rows).sqrt();
+            *sum = if std <= ROUNDING * mean.abs() { 1.0 } else { std + EXTRA };
+        }
+        let narrow = |values: Vec<f64>| values.into_iter().map(|x| x as f32).collect();
+        Self { mean: narrow(mean), std: narrow(std) }
+    }
+
+    /// Leaves observations of `width` columns as they are.
+    pub fn identity(width: usize) -> Self {
+        Self { mean: vec![0.0; width], std: vec![1.0; width] }
+    }
+
+    /// Subtracted from each column.
+    pub fn mean(&self) -> &[f32] {
+        &self.mean
+    }
+
+    /// What each column is divided by.
+    pub fn std(&self) -> &[f32] {
+        &self.std
+    }
+
+    /// (x − mean) / std in place.
+    pub fn apply(&self, obs: &mut Mat) {
+        assert_eq!(obs.ncols(), self.mean.len(), "observations of the width this standardiser was made for");
+        for mut row in obs.rows_mut() {
+            for ((x, mean), std) in row.iter_mut().zip(&self.mean).zip(&self.std) {
+                *x = (*x - mean) / std;
+            }
+        }
     }
 }
 
@@ -142,24 +203,11 @@ impl Units {
         }
         out
     }
-
-    /// The policy that takes and gives logged units.
-    #[must_use]
-    pub fn policy_outward(&self, policy: &Actor) -> Actor {
-        self.obs.fold(policy).with_action_range(self.act.clone())
-    }
-
-    /// What [`policy_outward`](Self::policy_outward) was made of, but for rounding.
-    #[must_use]
-    pub fn policy_inward(&self, policy: &Actor) -> Actor {
-        self.obs.unfold(policy).with_action_range(None)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nn::ThreadPool;
     use crate::rng::Rng;
     use ndarray::{Array1, arr1};
 
@@ -186,31 +234,6 @@ mod tests {
         let near = |a: &Mat, b: &Mat| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-6 * b.abs().max(1.0));
         assert!(near(&units.obs_outward(&rows.obs), &logged.obs));
         assert!(near(&units.act_outward(&rows.act), &logged.act));
-    }
-
-    #[test]
-    fn a_policy_outside_does_what_it_did_inside() {
-        let logged = rows();
-        let units = Units::of(&logged, None).unwrap();
-        let (mut rows, pool) = (logged.clone(), ThreadPool::new(1));
-        units.rows_inward(&mut rows);
-        let inside = Actor::new(2, 2, &[16], [-5.0, 2.0], &mut Rng::stream(2, "init", 0));
-        let outside = units.policy_outward(&inside);
-        let wanted = units.act_outward(&inside.mean_batch(&pool, &rows.obs));
-        let bytes = outside.to_policy().to_bytes().unwrap();
-        let read = Actor::from_policy(&crate::nn::Tensors::from_bytes(&bytes).unwrap()).unwrap();
-        let own = crate::policy::TanhGaussian::from_bytes(&bytes, std::path::Path::new("p")).unwrap();
-        for i in 0..300 {
-            let obs = logged.obs.row(i).to_vec();
-            for policy in [&outside as &dyn crate::policy::MeanPolicy, &read, &own] {
-                let mut act = [0.0; 2];
-                policy.mean_act(&obs, &mut act);
-                assert!((act[0] - wanted[[i, 0]]).abs() < 1e-2, "{act:?} against {}", wanted.row(i));
-                assert_eq!(act[1], 7.0, "what never moved stays");
-            }
-        }
-        let back = units.policy_inward(&read).mean_batch(&pool, &rows.obs);
-        assert!((back - inside.mean_batch(&pool, &rows.obs)).iter().all(|d| d.abs() < 1e-3));
     }
 
     #[test]
