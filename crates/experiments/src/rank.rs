@@ -420,7 +420,7 @@ mod tests {
         ranked.policies[0].ends_early = true;
         let table = ranked.table(&ESTIMATES[0]).unwrap();
         let values: Vec<&str> = table.rows.iter().map(|row| row[2].as_str()).collect();
-        assert_eq!(values, ["2", "1", "9"]);
+        assert_eq!(values, ["2.00", "1.00", "9.00"]);
         assert!(table.rows[2][0].ends_with("ends early"), "{:?}", table.rows[2]);
     }
 

@@ -41,7 +41,7 @@ struct Operator;
 
 impl Policy for Operator {
     fn act(&self, obs: &[f32], rng: &mut Rng, act: &mut [f32]) {
-        act[0] = (8.0 + 0.5 * (312.0 - obs[0]) + 6.0 * rng.normal() as f32).clamp(0.0, 40.0);
+        act[0] = (12.0 + 0.5 * (312.0 - obs[0]) + 10.0 * rng.normal() as f32).clamp(0.0, 40.0);
     }
 }
 
