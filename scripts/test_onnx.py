@@ -74,3 +74,21 @@ def test_what_is_no_policy_is_refused_in_one_line(tmp_path):
     ]:
         run = offing(*arguments)
         assert run.returncode == 2 and len(run.stderr.splitlines()) == 1 and piece in run.stderr, run.stderr
+
+
+def test_actions_have_the_units_of_the_policy(tmp_path):
+    tensors = policy(tmp_path / "p.safetensors", 5, 2, [16])
+    low, high = np.array([0, -3], np.float32), np.array([40, -1], np.float32)
+    save_file({**tensors, "action_low": low, "action_high": high}, tmp_path / "units.safetensors")
+    obs = np.random.default_rng(1).normal(size=(200, 5)).astype(np.float32)
+    np.save(tmp_path / "obs.npy", obs)
+    for name in ("p", "units"):
+        run = offing("act", tmp_path / f"{name}.safetensors", tmp_path / "obs.npy", tmp_path / f"{name}.npy")
+        assert run.returncode == 0, run.stderr
+    run = offing("export", tmp_path / "units.safetensors", tmp_path / "units.onnx")
+    assert run.returncode == 0, run.stderr
+    session = onnxruntime.InferenceSession(tmp_path / "units.onnx", providers=["CPUExecutionProvider"])
+    (action,) = session.run(["action"], {"obs": obs})
+    wanted = (low + high) / 2 + (high - low) / 2 * np.load(tmp_path / "p.npy")
+    assert np.abs(np.load(tmp_path / "units.npy") - wanted).max() <= 1e-5
+    assert np.abs(action - wanted).max() <= 1e-4
