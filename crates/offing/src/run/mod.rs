@@ -97,6 +97,14 @@ impl RunDir {
                 ));
             }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                // Of a run that was moved away while it worked, say: nobody knows its settings.
+                if let Some(step) = newest_step(path) {
+                    return Err(bad_file!(
+                        path,
+                        "wanted a new directory or a whole run, found a checkpoint of step {step} and no {CONFIG}; give another \
+                         directory, or remove this one"
+                    ));
+                }
                 write_atomic(&file, |f| f.write_all(config.as_bytes()))?;
             }
             Err(e) => return Err(Error::io(&file, "read", e)),

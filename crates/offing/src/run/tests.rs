@@ -125,3 +125,15 @@ fn a_run_that_failed_before_it_began_leaves_nothing_and_others_stay() {
     run.remove_if_empty();
     assert_eq!(newest_step(&path("kept")), Some(1));
 }
+
+#[test]
+fn a_checkpoint_whose_settings_are_gone_is_not_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = RunDir::open_or_create(dir.path(), "a = 1\n").unwrap();
+    run.checkpoint(10, &state(10)).unwrap();
+    drop(run);
+    fs::remove_file(dir.path().join(CONFIG)).unwrap();
+    let error = RunDir::open_or_create(dir.path(), "a = 2\n").unwrap_err().to_string();
+    assert!(error.contains("found a checkpoint of step 10 and no config.toml"), "{error}");
+    assert!(!dir.path().join(CONFIG).exists(), "nothing is written");
+}
