@@ -53,19 +53,8 @@ impl RunReport {
 
     /// Steps, returns, scores and minutes of every run.
     pub fn table(&self) -> Table {
-        let header = [
-            "run",
-            "seed",
-            "steps",
-            "last return",
-            "picked",
-            "best",
-            "last score",
-            "picked",
-            "best",
-            "data's",
-            "minutes",
-        ];
+        let header =
+            ["run", "seed", "steps", "last return", "last score", "picked", "best", "data's", "minutes"];
         Table::new(header, self.runs.iter().map(overview_row))
     }
 
@@ -135,15 +124,17 @@ fn overview_row(run: &LabelledRun) -> Vec<String> {
     let record = &run.record;
     let mut row =
         vec![run.label(), record.seed.to_string(), count(record.last("step").unwrap_or(0.0) as usize)];
-    for metric in ["return", "score"] {
-        let values = record.series(metric);
-        let best = values.iter().map(|v| v.1).max_by(f64::total_cmp).filter(|best| best.is_finite());
-        let picked = record.last("picked_step");
-        let picked = values.iter().find(|v| Some(v.0) == picked);
-        row.extend([values.last(), picked].map(|value| or_dash(value, |v| number(v.1))));
-        row.push(or_dash(best, number));
-    }
-    row.push(or_dash(record.data.as_ref().and_then(|data| data.score), number));
+    let scores = record.series("score");
+    // Where there are no scores, returns stand for them.
+    let values = if scores.is_empty() { record.series("return") } else { scores };
+    let best = values.iter().map(|v| v.1).max_by(f64::total_cmp).filter(|best| best.is_finite());
+    let step = record.last("picked_step");
+    let picked = values.iter().find(|v| Some(v.0) == step);
+    row.push(or_dash(record.last("return"), number));
+    row.push(or_dash(record.last("score"), number));
+    row.push(or_dash(picked, |v| number(v.1)));
+    row.push(or_dash(best, number));
+    row.push(or_dash(record.data.as_ref().and_then(|data| data.score.or(data.mean_return)), number));
     row.push(or_dash(record.times.as_ref(), |timer| format!("{:.1}", timer.elapsed() / 60.0)));
     row
 }
