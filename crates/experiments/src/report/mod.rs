@@ -80,7 +80,7 @@ impl RunReport {
         let mut page = Document::new(title);
         page.intro.push(Element::text(
             "Scores are means over evaluation episodes with the policy's mean action. \"Last\" is the policy at the end; \
-             \"picked\" promises most in the run's own model, of all that were evaluated; \"best\" is chosen by \
+             \"picked\" has the highest return in the run's own model, of all that were evaluated; \"best\" is chosen by \
              evaluating in the simulator, which offline learning does not have.",
         ));
         page.results.push(Element::Table(self.table()));

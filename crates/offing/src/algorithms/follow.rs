@@ -1,4 +1,4 @@
-//! A policy followed through the model from first states of the log: what it promises there, before any simulator.
+//! A policy followed through the model from first states of the log: its return there, before any simulator.
 
 use serde_json::json;
 
@@ -19,7 +19,7 @@ const FOLLOWED: usize = 100;
 
 impl Session<'_> {
     /// Adds how long the policy lives in the model, how often it ends there and what it returns, which is its
-    /// [promise](Metrics::promise).
+    /// [estimated return](Metrics::estimated_return).
     pub(super) fn follow(
         &mut self,
         model: &dyn DynamicsModel,
@@ -35,9 +35,9 @@ impl Session<'_> {
         let per_start = |sum: f64| sum / FOLLOWED as f64;
         metrics.put("model_length", json!(per_start(followed.stats.imagined as f64)));
         metrics.put("model_ended", json!(per_start(followed.stats.terminated as f64)));
-        let promise = per_start(followed.rows.rew.iter().map(|&r| f64::from(r)).sum());
-        metrics.put("model_return", json!(promise));
-        metrics.promise = Some(promise);
+        let model_return = per_start(followed.rows.rew.iter().map(|&r| f64::from(r)).sum());
+        metrics.put("model_return", json!(model_return));
+        metrics.estimated_return = Some(model_return);
         Ok(())
     }
 }

@@ -23,7 +23,7 @@ use crate::uncertainty::{BuildContext, ColumnScale, CustomEstimator, Uncertainty
 /// A model whose squared error is more than this share of linear regression's is not worth rolling out.
 const BAD_MODEL: f64 = 0.9;
 
-/// The file of the policy that promises most, judged by the data alone.
+/// The file of the policy with the highest return in the model.
 pub const PICKED_POLICY: &str = "picked.safetensors";
 
 /// A simulator to score policies in.
@@ -72,11 +72,11 @@ pub struct Scores {
     pub picked: Option<f64>,
 }
 
-/// The policy that promises most of those evaluated so far, from the data alone.
+/// The policy of the highest estimated return among those evaluated so far, from the data alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pick {
-    /// What it promises: [`Metrics::promise`].
-    promise: f64,
+    /// See [`Metrics::estimated_return`].
+    estimated_return: f64,
     /// Steps that it has learnt.
     step: u64,
 }
@@ -295,7 +295,7 @@ impl<'a> Session<'a> {
     }
 
     /// Scores the policy, where there is a simulator, and records that together with `metrics`; keeps the best policy and
-    /// the one that promises most.
+    /// the one of the highest estimated return.
     pub(super) fn record(
         &mut self,
         cfg: &TrainConfig,
@@ -305,10 +305,10 @@ impl<'a> Session<'a> {
     ) -> Result<()> {
         let mut line = Map::from_iter([("step".to_string(), json!(status.step))]);
         line.extend(metrics.numbers);
-        let promises_more = |promise: &f64| self.pick.is_none_or(|pick| *promise > pick.promise);
-        let picked = metrics.promise.filter(promises_more);
-        if let Some(promise) = picked {
-            self.pick = Some(Pick { promise, step: status.step });
+        let is_higher = |value: &f64| self.pick.is_none_or(|pick| *value > pick.estimated_return);
+        let picked = metrics.estimated_return.filter(is_higher);
+        if let Some(estimated_return) = picked {
+            self.pick = Some(Pick { estimated_return, step: status.step });
             self.run.write(PICKED_POLICY, &self.outward(actor).to_policy().to_bytes()?)?;
         }
         if let Some(pick) = self.pick {
@@ -350,7 +350,7 @@ impl<'a> Session<'a> {
         let Scores { last, best, picked } = self.scores;
         state.put_f64("scores", &[last, best, picked].map(or_nan));
         if let Some(pick) = self.pick {
-            state.put_f64("pick", &[pick.promise, pick.step as f64]);
+            state.put_f64("pick", &[pick.estimated_return, pick.step as f64]);
         }
         let run = &mut *self.run;
         self.timer.time("checkpoint", || run.checkpoint(step, &state))?;
@@ -370,7 +370,7 @@ impl<'a> Session<'a> {
             self.scores = Scores { last: number(0), best: number(1), picked: number(2) };
             if state.shape("pick").is_some() {
                 let pick = state.f64("pick", 2)?;
-                self.pick = Some(Pick { promise: pick[0], step: pick[1] as u64 });
+                self.pick = Some(Pick { estimated_return: pick[0], step: pick[1] as u64 });
             }
             self.note(match *step >= steps {
                 true => format!("finished already: all {steps} steps are done"),
@@ -398,9 +398,9 @@ impl<'a> Session<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     numbers: Map<String, Value>,
-    /// What the policy promises, judged by the data alone: the return of its actions in a learnt model, say. Of the policies
-    /// evaluated on the way, the run keeps the one that promises most as `picked.safetensors`.
-    pub promise: Option<f64>,
+    /// The policy's return as far as the data alone tell it: that of its actions in a learnt model, say. Of the policies
+    /// evaluated on the way, the run keeps the one with the highest as `picked.safetensors`.
+    pub estimated_return: Option<f64>,
 }
 
 impl Metrics {

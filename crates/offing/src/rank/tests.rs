@@ -1,4 +1,4 @@
-//! The judges against answers known beforehand, and against the truth on a point mass.
+//! The estimates against answers known beforehand, and against the truth on a point mass.
 
 use ndarray::{Array1, Array3};
 

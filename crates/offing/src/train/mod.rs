@@ -220,8 +220,10 @@ impl PreparedRun {
             Err(Error::Stopped) => None,
             other => other?,
         };
-        let units = self.data.units.as_ref();
-        let policy = policy.map(|policy| units.map_or(policy.clone(), |units| units.policy_outward(&policy)));
+        let policy = policy.map(|policy| match &self.data.units {
+            Some(units) => units.policy_outward(&policy),
+            None => policy,
+        });
         if !finished {
             run.save_timing(&timer)?;
         }
