@@ -10,7 +10,7 @@ use crate::term;
 
 /// Shows one training: a progress bar, or JSON lines.
 pub(crate) fn view(quiet: bool, json: bool) -> EventView {
-    let mut view = View { bar: None, json, quiet, shown: None };
+    let mut view = View { bar: None, json, quiet };
     Box::new(move |event| view.show(event))
 }
 
@@ -19,8 +19,6 @@ struct View {
     bar: Option<(Phase, ProgressBar)>,
     json: bool,
     quiet: bool,
-    /// The step of the evaluation that was shown last.
-    shown: Option<u64>,
 }
 
 /// What a bar counts.
@@ -44,6 +42,8 @@ impl View {
                 self.bar(Phase::Steps, 0, "").set_message(words);
             }
             Event::Step(status) => self.step(status),
+            Event::Recorded(metrics) if self.json => out!("{}", serde_json::json!(metrics)),
+            Event::Recorded(_) => {}
         }
     }
 
@@ -94,12 +94,6 @@ impl View {
         let bar = self.bar(Phase::Steps, status.steps, "");
         bar.set_position(status.step);
         bar.set_message(words.join(" · "));
-        if self.json && status.evaluated != self.shown {
-            self.shown = status.evaluated;
-            let (last, best) = (status.scores.last, status.scores.best);
-            let line = serde_json::json!({ "step": status.evaluated, "return": last, "best": best, "score": status.last_score });
-            out!("{line}");
-        }
     }
 }
 

@@ -9,6 +9,7 @@ use offing::data::{Dataset, Format, LogColumns, ReadOptions, write};
 use offing::env::{GenerateOptions, Physics};
 use offing::train::{DataSource, RunConfig, train as run_training};
 use offing_experiments::Runtime;
+use offing_experiments::arguments::ColumnsFile;
 use offing_experiments::calibrate::CalibrationRequest;
 use offing_experiments::report::write_run_page;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
@@ -162,8 +163,17 @@ pub(crate) fn calibrate(
     quiet: bool,
 ) -> PyResult<String> {
     let physics = Physics::default();
-    let request =
-        CalibrationRequest { dataset, estimators, seeds, profile, rows, set: settings, physics, dir };
+    let request = CalibrationRequest {
+        dataset,
+        estimators,
+        seeds,
+        profile,
+        rows,
+        set: settings,
+        physics,
+        dir,
+        columns: ColumnsFile::default(),
+    };
     beside(py, threads, quiet, move |runtime| {
         let summary = request.run(runtime)?;
         Ok(summary.map(|summary| summary.json()).transpose()?.map(|json| json.to_string()))

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use offing::data::audit::{Severity, audit};
@@ -119,7 +119,7 @@ pub(crate) struct Reading {
 impl Reading {
     pub(crate) fn options(&self) -> Result<ReadOptions> {
         Ok(ReadOptions {
-            columns: self.columns.as_deref().map(read_columns).transpose()?,
+            columns: self.columns.as_deref().map(ColumnMap::from_file).transpose()?,
             terminal_next: self.terminal_next,
             drop_timeouts: self.drop_timeouts,
             zero_rewards: self.zero_rewards,
@@ -127,15 +127,6 @@ impl Reading {
             ..ReadOptions::default()
         })
     }
-}
-
-fn read_columns(path: &Path) -> Result<ColumnMap> {
-    let name = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| format!("{name}: cannot read"))?;
-    toml::from_str(&text).map_err(|e| {
-        let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-        anyhow!("{name}: line {line}: {}; fix the column map", e.message().replace('\n', " "))
-    })
 }
 
 pub(crate) fn run(runtime: &Runtime, command: &Data) -> Result<ExitCode> {

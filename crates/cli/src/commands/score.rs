@@ -10,7 +10,6 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use ndarray::Array1;
-use offing::data::ReadOptions;
 use offing::uncertainty::{
     ColumnScale, Distance, Neighbors, SearchVector, Sumo, SumoConfig, Threshold, Uncertainty, locate,
 };
@@ -19,6 +18,7 @@ use offing_experiments::format::{count, or_dash};
 use offing_experiments::{Runtime, Table};
 use serde_json::json;
 
+use super::data::Reading;
 use crate::args::{JsonFile, named};
 use crate::exit::ExitCode;
 use crate::term;
@@ -57,6 +57,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     index: Option<PathBuf>,
     #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
     json: JsonFile,
 }
 
@@ -80,7 +82,7 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
         }
         return stream(runtime, &sumo, alarm);
     }
-    let (rows, _) = runtime.read_data(&args.transitions, ReadOptions::default())?;
+    let (rows, _) = runtime.read_data(&args.transitions, args.reading.options()?)?;
     let started = Instant::now();
     let (scores, near) = sumo.score_with_support(&rows.rows, args.support)?;
     let seconds = started.elapsed().as_secs_f64();
@@ -112,7 +114,7 @@ fn open(runtime: &Runtime, args: &Args) -> Result<(Sumo, Vec<Range<usize>>)> {
         columns: if args.standardise { ColumnScale::Standardised } else { ColumnScale::Raw },
         ..SumoConfig::default()
     };
-    let (data, _) = runtime.read_data(&args.data, ReadOptions::default())?;
+    let (data, _) = runtime.read_data(&args.data, args.reading.options()?)?;
     let sumo = Sumo::new(&config, &data.rows, threads).with_context(|| args.data.clone())?;
     Ok((sumo, data.episodes))
 }

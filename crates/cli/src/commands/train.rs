@@ -8,8 +8,9 @@ use offing::config::read_table;
 use offing::data::Dataset;
 use offing::env::Physics;
 use offing::train::{
-    DataSource, Hooks, PreparedRun, RunConfig, Trained, mean_return, prepare, reference_of, resume,
+    DataSource, Hooks, PreparedRun, RunConfig, Trained, extend, mean_return, prepare, reference_of, resume,
 };
+use offing_experiments::arguments::ColumnsFile;
 use offing_experiments::configure::plans;
 use offing_experiments::estimate::estimate;
 use offing_experiments::format::{count, duration, number, or_dash};
@@ -50,16 +51,18 @@ pub(crate) struct Args {
     /// Learn from about this many rows: whole episodes, drawn at random.
     #[arg(long, value_parser = positive)]
     pub(crate) rows: Option<usize>,
+    #[command(flatten)]
+    pub(crate) columns: ColumnsFile,
     /// Which physics to evaluate in [default: the --config's, or d4rl-v2].
     #[arg(long)]
     pub(crate) physics: Option<Physics>,
     /// The run directory [default: runs/<ALGORITHM>/<DATASET>/s<SEED>-<hash of the configuration>].
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Resume the run in this directory.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["algorithm", "dataset", "config", "set", "steps", "rows", "preset", "profile", "dir", "seed", "physics"])]
+    /// Resume the run in this directory. With --steps, go on to so many, also after its end.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["algorithm", "dataset", "config", "set", "rows", "columns", "preset", "profile", "dir", "seed", "physics"])]
     pub(crate) resume: Option<PathBuf>,
-    /// One JSON object on stdout for every evaluation, and no progress bar.
+    /// On stdout, every line of metrics.jsonl as it is written, and at the end one object with the result; no progress bar.
     #[arg(long)]
     pub(crate) json: bool,
     /// Only show the resolved settings and what the run would cost.
@@ -107,7 +110,7 @@ impl Args {
             profile: self.profile.clone(),
             base: None,
             settings_file: self.config.as_deref().map(read_table).transpose()?,
-            overrides: self.set.iter().cloned().chain(steps).collect(),
+            overrides: self.set.iter().cloned().chain(steps).chain(self.columns.setting()?).collect(),
             rows: self.rows,
             physics: self.physics,
             dir: self.dir.clone(),
@@ -119,7 +122,10 @@ impl Args {
 pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     let mut hooks = runtime.hooks_with(progress::view(runtime.quiet, args.json));
     let prepared = match &args.resume {
-        Some(dir) => resume(dir, &mut hooks)?,
+        Some(dir) => match args.steps {
+            None => resume(dir, &mut hooks)?,
+            Some(steps) => extend(dir, steps, &mut hooks)?,
+        },
         None => prepare(&args.run_config()?, &mut hooks)?,
     };
     announce(runtime, &prepared.data);
@@ -142,8 +148,9 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
         runtime.say(&format!("stopped; resume with: offing train --resume {}", trained.dir.display()));
         return Ok(ExitCode::STOPPED);
     }
-    if !args.json {
-        print(&trained, physics);
+    match args.json {
+        true => out!("{}", result(&trained)),
+        false => print(&trained, physics),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -170,6 +177,14 @@ pub(crate) fn announce(runtime: &Runtime, data: &Dataset) {
             count(rows)
         ));
     }
+}
+
+/// What a finished run came to, for other programs.
+fn result(trained: &Trained) -> serde_json::Value {
+    let Scores { last, best, picked } = trained.scores;
+    let data = mean_return(&trained.data);
+    let seconds = trained.timer.elapsed();
+    serde_json::json!({ "dir": trained.dir, "last": last, "best": best, "picked": picked, "data": data, "seconds": seconds })
 }
 
 fn print(trained: &Trained, physics: Physics) {

@@ -18,7 +18,7 @@ pub(crate) use run::{FinishedStudy, StudyRequest, run_study};
 pub use summary::StudySummary;
 
 use crate::Runtime;
-use crate::arguments::positive;
+use crate::arguments::{ColumnsFile, positive};
 
 const QUICK: &str = include_str!("../../../../presets/calibrate.quick.toml");
 
@@ -49,6 +49,9 @@ pub struct CalibrationRequest {
     /// Where to keep models in training and results; the same command resumes where it stopped.
     #[arg(long, value_name = "DIR", default_value = "runs/calibrate")]
     pub dir: PathBuf,
+    /// Which columns of a table to read.
+    #[command(flatten)]
+    pub columns: ColumnsFile,
 }
 
 impl CalibrationRequest {
@@ -57,7 +60,8 @@ impl CalibrationRequest {
     /// # Errors
     /// Unknown names or settings, or a study that fails.
     pub fn run(&self, runtime: &Runtime) -> Result<Option<StudySummary>> {
-        let (config, rows) = study_settings(self.profile.as_deref(), &self.set)?;
+        let set: Vec<String> = self.set.iter().cloned().chain(self.columns.setting()?).collect();
+        let (config, rows) = study_settings(self.profile.as_deref(), &set)?;
         let mut request = StudyRequest {
             dataset: self.dataset.clone(),
             rows: self.rows.or(rows),

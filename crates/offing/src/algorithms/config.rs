@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::data::Dataset;
+use crate::data::{ColumnMap, Dataset};
 use crate::dynamics::{EnsembleConfig, TerminationConfig, check_rows};
 use crate::error::{Result, invalid};
 use crate::pessimism::Pessimism;
@@ -36,6 +36,8 @@ pub struct TrainConfig {
     /// The smallest and largest possible action in standard units, `{ low = [0], high = [40] }`. Without it, the smallest and
     /// largest in the log, where any is beyond ±1.
     pub action_range: Option<ActionRange>,
+    /// Which columns of a CSV or Parquet table hold what (`--columns`). Without it, their names decide.
+    pub columns: Option<ColumnMap>,
 }
 
 /// Units in which algorithms see the data.
@@ -63,6 +65,7 @@ impl Default for TrainConfig {
             drop_teleports: false,
             units: UnitsChoice::Auto,
             action_range: None,
+            columns: None,
         }
     }
 }

@@ -96,8 +96,6 @@ pub struct Status {
     pub scores: Scores,
     /// Normalised score of the last evaluation.
     pub last_score: Option<f64>,
-    /// The step of the last evaluation.
-    pub evaluated: Option<u64>,
 }
 
 /// What happens in a training.
@@ -110,6 +108,8 @@ pub enum Event<'a> {
     Fit(&'a dynamics::FitProgress),
     /// The learner took steps.
     Step(&'a Status),
+    /// A line of metrics.jsonl was written.
+    Recorded(&'a Map<String, Value>),
 }
 
 impl<'a> Session<'a> {
@@ -333,10 +333,11 @@ impl<'a> Session<'a> {
             if picked.is_some() {
                 self.scores.picked = Some(mean);
             }
-            status.evaluated = Some(status.step);
             status.scores = self.scores;
         }
-        self.run.record(Value::Object(line))
+        self.run.record(Value::Object(line.clone()))?;
+        let _ = (self.on_event)(Event::Recorded(&line));
+        Ok(())
     }
 
     /// Tells the event handler how the training stands; its answer says whether to go on.

@@ -1,6 +1,10 @@
 //! The choices of a reader, spelled out so that none is silent.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, bad_file};
 
 /// How a file is turned into transitions. The default suits D4RL and Minari files as published.
 #[derive(Clone, Debug, Default)]
@@ -64,4 +68,18 @@ pub struct ColumnMap {
     pub episode: Option<String>,
     /// Column that counts up by one within an episode.
     pub step: Option<String>,
+}
+
+impl ColumnMap {
+    /// Reads a map from a TOML file.
+    ///
+    /// # Errors
+    /// A file that cannot be read or holds something else.
+    pub fn from_file(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|e| bad_file!(path, "cannot read: {e}"))?;
+        toml::from_str(&text).map_err(|e| {
+            let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+            bad_file!(path, "line {line}: {}; fix the column map", e.message().replace('\n', " "))
+        })
+    }
 }

@@ -93,7 +93,10 @@ impl<'a> Hooks<'a> {
     pub fn load(&mut self, name: &str, rows: Option<usize>, cfg: &TrainConfig) -> Result<Dataset> {
         let (data, _) = self.resolver(|resolver| {
             let path = resolver.locate(name, rows)?;
-            resolver.read_with_notes(&path, ReadOptions::default())
+            resolver.read_with_notes(
+                &path,
+                ReadOptions { columns: cfg.columns.clone(), ..ReadOptions::default() },
+            )
         })?;
         self.adapt(data, rows, cfg)
     }

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! [`train`] is [`prepare`] and then [`PreparedRun::run`]. In between, a caller can look at what will run: its settings,
-//! its data, its directory. [`resume`] prepares a run that exists. The command line and the Python package are callers of
-//! these four, nothing more.
+//! its data, its directory. [`resume`] prepares a run that exists, [`extend`] a longer one. The command line and the Python
+//! package are callers of these five, nothing more.
 
 mod behaviour;
 mod hooks;
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use crate::algorithms::{self, Configured, Scores, TrainConfig};
 use crate::data::Dataset;
 use crate::env::Physics;
-use crate::error::{Error, Result, invalid};
+use crate::error::{Error, Result, invalid, require};
 use crate::run::{PhaseTimer, Provenance, RunDir, newest_step};
 use crate::sac::Actor;
 use crate::uncertainty::{CustomEstimator, UncertaintyConfig};
@@ -41,6 +41,8 @@ pub struct PreparedRun {
     pub dir: PathBuf,
     /// The rows it learns from, as `train` settings change them.
     pub data: Dataset,
+    /// Whether it is to be longer than its directory says.
+    extends: bool,
 }
 
 /// How a training ended.
@@ -119,7 +121,7 @@ pub fn prepare(config: &RunConfig, hooks: &mut Hooks<'_>) -> Result<PreparedRun>
         Some(dir) => dir.clone(),
         None => manifest.default_dir(&config.base_dir)?,
     };
-    Ok(PreparedRun { manifest, configured: request.configured, dir, data })
+    Ok(PreparedRun { manifest, configured: request.configured, dir, data, extends: false })
 }
 
 /// Prepares to go on with the run in `dir`: reads its configuration and checks that its data are still the same.
@@ -138,11 +140,52 @@ pub fn resume(dir: &Path, hooks: &mut Hooks<'_>) -> Result<PreparedRun> {
             manifest.dataset
         ));
     };
-    let prepared = PreparedRun { manifest, configured, dir: dir.to_path_buf(), data };
+    let prepared = PreparedRun { manifest, configured, dir: dir.to_path_buf(), data, extends: false };
     if !prepared.is_finished() {
         validate(&prepared.configured, &prepared.data, hooks)?;
     }
     Ok(prepared)
+}
+
+/// Prepares to take the run in `dir`, finished or not, to `steps` steps.
+///
+/// # Errors
+/// As [`resume`], and a run that has taken as many steps already.
+pub fn extend(dir: &Path, steps: u64, hooks: &mut Hooks<'_>) -> Result<PreparedRun> {
+    let mut prepared = resume(dir, hooks)?;
+    let (before, done) = (prepared.train_config().steps, newest_step(dir).unwrap_or(0));
+    require!(
+        steps > done && steps >= before,
+        "{}: wanted more steps than the {} it {}, found {steps}; give a larger number",
+        dir.display(),
+        before.max(done),
+        if done >= before { "has taken" } else { "will take" }
+    );
+    let settings = &mut prepared.manifest.settings;
+    if let Some(train) = settings.get_mut("train").and_then(toml::Value::as_table_mut) {
+        train.insert("steps".into(), toml::Value::Integer(steps as i64));
+    }
+    if done > 0 && steps > before && follows_steps(settings) {
+        hooks.note(format!(
+            "the learning rate falls over all steps of a run: it rises again at step {done}, so the result is not that of a run \
+             that had {steps} steps from the start"
+        ));
+    }
+    prepared.configured = prepared.manifest.configure(&hooks.registry)?;
+    prepared.extends = steps > before;
+    Ok(prepared)
+}
+
+/// Whether a learning rate falls over the length of the run.
+fn follows_steps(settings: &toml::Table) -> bool {
+    settings.iter().any(|(key, value)| match value.as_table() {
+        Some(schedule) if key == "actor_schedule" => {
+            schedule.get("kind").and_then(toml::Value::as_str) == Some("cosine")
+                && !schedule.contains_key("steps")
+        }
+        Some(inner) => follows_steps(inner),
+        None => false,
+    })
 }
 
 /// Says what these data cannot serve, and whether an estimator from outside is missing.
@@ -181,7 +224,15 @@ impl PreparedRun {
     /// # Errors
     /// As [`train`].
     pub fn run(self, hooks: &mut Hooks<'_>) -> Result<Trained> {
-        let run = RunDir::open_or_create(&self.dir, &self.manifest.to_toml()?)?;
+        let config = self.manifest.to_toml()?;
+        let run = match self.extends {
+            false => RunDir::open_or_create(&self.dir, &config)?,
+            true => {
+                let mut run = RunDir::open(&self.dir)?;
+                run.reconfigure(&config)?;
+                run
+            }
+        };
         self.run_in(run, hooks)
     }
 

@@ -108,6 +108,39 @@ fn a_stopped_run_resumes_by_its_directory_and_a_refused_one_leaves_nothing() {
 }
 
 #[test]
+fn an_extended_run_is_the_longer_run() {
+    let temp = tempfile::tempdir().unwrap();
+    let log = temp.path().join("point-mass.npz");
+    crate::data::write(&point_mass_data(), &log, crate::data::Format::NPZ).unwrap();
+    let of_steps = |steps: u64, dir: &str| RunConfig {
+        data: log.to_string_lossy().into_owned().into(),
+        ..small(&temp.path().join(dir)).set(format!("train.steps={steps}"))
+    };
+    let mut hooks = Hooks::new(temp.path().join("home"));
+    let whole = train(&of_steps(200, "whole"), &mut hooks).unwrap();
+    let short = train(&of_steps(100, "short"), &mut hooks).unwrap();
+    for too_few in [50, 100] {
+        let error = extend(&short.dir, too_few, &mut hooks).map(drop).unwrap_err().to_string();
+        assert!(error.contains("wanted more steps than the 100 it has taken"), "{error}");
+    }
+    let longer = extend(&short.dir, 200, &mut hooks).unwrap();
+    assert!(!longer.is_finished() && longer.steps_left() == 100);
+    let longer = longer.run(&mut hooks).unwrap();
+    assert!(longer.finished && outcome(&whole.dir) == outcome(&longer.dir));
+    assert_eq!(resume(&short.dir, &mut hooks).unwrap().train_config().steps, 200);
+
+    let falling: toml::Table = toml::from_str("[sac.actor_schedule]\nkind = 'cosine'").unwrap();
+    assert!(follows_steps(&falling) && !follows_steps(&short_settings()));
+}
+
+fn short_settings() -> toml::Table {
+    toml::from_str(
+        "[sac.actor_schedule]\nkind = 'cosine'\nsteps = 9\n[iql]\nactor_schedule = { kind = 'constant' }",
+    )
+    .unwrap()
+}
+
+#[test]
 fn data_of_a_run_are_found_from_elsewhere() {
     let temp = tempfile::tempdir().unwrap();
     let run = temp.path().join("runs/mopo/log/s0");
