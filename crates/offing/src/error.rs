@@ -1,5 +1,6 @@
 //! The library's one error type. Every message says what was wanted, what was found and what to do.
 
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Shorthand for results of this crate.
@@ -34,11 +35,10 @@ macro_rules! require {
 pub(crate) use require;
 
 /// What can go wrong, worded for the person who typed the command.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be read, written, locked or renamed.
-    #[error("{}: cannot {action}: {cause}", path.display())]
     Io {
         /// The file or directory concerned.
         path: PathBuf,
@@ -48,7 +48,6 @@ pub enum Error {
         cause: std::io::Error,
     },
     /// A file is not what its name or the caller promised: damaged, foreign, or of another layout.
-    #[error("{}: {what}", path.display())]
     File {
         /// The file concerned.
         path: PathBuf,
@@ -56,7 +55,6 @@ pub enum Error {
         what: String,
     },
     /// A key or column of a file is missing or has the wrong type, shape or content.
-    #[error("{}: `{key}`: wanted {wanted}, found {found}; {hint}", path.display())]
     Key {
         /// The file concerned.
         path: PathBuf,
@@ -70,7 +68,6 @@ pub enum Error {
         hint: String,
     },
     /// A name (dataset, task, flavour, policy…) is not known.
-    #[error("unknown {kind} `{name}`; {hint}")]
     Unknown {
         /// Kind of thing asked for.
         kind: &'static str,
@@ -80,11 +77,31 @@ pub enum Error {
         hint: String,
     },
     /// Whoever watches asked to stop; what was done so far is kept.
-    #[error("stopped on request; the same command goes on from here")]
     Stopped,
     /// Anything else that is wrong with a request, already one clear line.
-    #[error("{0}")]
     Invalid(String),
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = match self {
+            Self::Io { path, action, cause } => format!("{}: cannot {action}: {cause}", path.display()),
+            Self::File { path, what } => format!("{}: {what}", path.display()),
+            Self::Key { path, key, wanted, found, hint } => {
+                format!("{}: `{key}`: wanted {wanted}, found {found}; {hint}", path.display())
+            }
+            Self::Unknown { kind, name, hint } => format!("unknown {kind} `{name}`; {hint}"),
+            Self::Stopped => "stopped on request; the same command goes on from here".into(),
+            Self::Invalid(line) => line.clone(),
+        };
+        // Paths, keys and cells may come from a stranger's file: none of them speaks to the terminal.
+        line.chars().try_for_each(|c| match c.is_control() {
+            true => write!(f, "{}", c.escape_default()),
+            false => f.write_char(c),
+        })
+    }
 }
 
 /// The name among `known` that `name` was probably meant to be, if any is like it.

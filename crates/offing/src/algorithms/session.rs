@@ -59,6 +59,8 @@ pub struct Session<'a> {
     pub scores: Scores,
     /// The policy to take where there is no simulator.
     pub(super) pick: Option<Pick>,
+    /// Whether the fitted model hardly predicts held-out rows.
+    pub(super) model_is_bad: bool,
 }
 
 /// Returns in the simulator, as far as they were measured.
@@ -135,6 +137,7 @@ impl<'a> Session<'a> {
             timer,
             scores: Scores::default(),
             pick: None,
+            model_is_bad: false,
         }
     }
 
@@ -199,7 +202,8 @@ impl<'a> Session<'a> {
              \"nothing changes\""
         ));
         // In a world that is linear, or nearly so, both errors are small and their ratio says nothing.
-        if still > BAD_MODEL || (line > BAD_MODEL && found.elite_mean > 0.05) {
+        self.model_is_bad = still > BAD_MODEL || (line > BAD_MODEL && found.elite_mean > 0.05);
+        if self.model_is_bad {
             self.note(
                 "warning: the model hardly predicts these data, so imagined rows will mislead; use more rows or longer \
                  training (model.ensemble.max_updates), or learn without a model (`td3bc`, `iql`)",

@@ -44,6 +44,11 @@ pub struct WarmStart {
 }
 
 impl WarmStart {
+    /// A training that stays with the clone.
+    pub(super) fn over(&self, steps: u64) -> Self {
+        Self { steps, ..self.clone() }
+    }
+
     pub(super) fn lr_at(&self, step: u64) -> f64 {
         let done = step as f64 / self.steps.max(1) as f64;
         0.5 * self.lr * (1.0 + (std::f64::consts::PI * done).cos())
@@ -72,6 +77,9 @@ pub struct UnrollConfig {
     /// Weight of the critics' mean loss on logged rows beside that on imagined ones, which has the rest. Without it, all rows
     /// count alike.
     pub logged_weight: Option<f32>,
+    /// Learn through a model that predicts held-out rows hardly better than "nothing changes". Without it, such a training
+    /// stays with the clone: all its steps are a warm start.
+    pub despite_bad_model: bool,
 }
 
 /// The cloning loss beside the return.
@@ -119,6 +127,7 @@ impl Default for UnrollConfig {
             lambda: 0.95,
             noise: 0.0,
             logged_weight: None,
+            despite_bad_model: false,
         }
     }
 }

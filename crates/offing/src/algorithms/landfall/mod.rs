@@ -81,6 +81,13 @@ impl Algorithm for LandfallConfig {
 
     fn run(&self, session: &mut Session<'_>) -> Result<Option<Actor>> {
         let model = session.fit_model(&self.model)?;
+        let warm_start = match session.model_is_bad && !self.unroll.despite_bad_model {
+            false => self.warm_start.clone(),
+            true => {
+                session.note("staying with the clone of the data (unroll.despite_bad_model=true learns through the model)");
+                self.warm_start.over(self.train.steps)
+            }
+        };
         let estimator = session.build_estimator(&self.uncertainty, &self.pessimism, &model)?;
         let rule = session.calibrate(self.pessimism, estimator.as_deref())?;
         let guard = Guard { estimator: estimator.as_deref(), rule };
@@ -91,30 +98,30 @@ impl Algorithm for LandfallConfig {
             false => Standardiser::identity(obs_dim),
         };
         let returns = Returns::of(data, self.sac.gamma);
-        let sac = self.sac.over(self.train.steps.saturating_sub(self.warm_start.steps));
+        let sac = self.sac.over(self.train.steps.saturating_sub(warm_start.steps));
         let agent = Sac::new(&sac, obs_dim, act_dim, session.pool, &mut session.rng("init", 0))?;
         let UnrollConfig { starts, length, .. } = self.unroll;
         let mut unroll = Unroll::new(&agent.actor, &model, (starts, length), self.train.batch, session.pool);
         let own = Mat::zeros((0, obs_dim));
         let mut state = State { agent, weights: Vec::new(), noise: Vec::new(), own, found: Found::default() };
         let mut train = TrainLoop::start(session, &self.train, 1, &mut state)?;
-        let mut cloner = Cloner::new(Objective::Mse, self.warm_start.lr).after(train.status.step);
+        let mut cloner = Cloner::new(Objective::Mse, warm_start.lr).after(train.status.step);
         let mut batch = Batch::empty(obs_dim, act_dim);
         while let Some(step) = train.next(&state)? {
-            let warm = step.index < self.warm_start.steps;
+            let warm = step.index < warm_start.steps;
             let session = &mut *train.session;
-            if warm && step.index == self.warm_start.steps / 2 {
+            if warm && step.index == warm_start.steps / 2 {
                 state.weights =
                     session.timer.time("weigh", || self.weigh(&state.agent, data, &standardiser, &returns));
             }
             let mut rng = session.rng("batch", step.index);
             let picks: Vec<usize> = (0..self.train.batch).map(|_| rng.below(data.rows.len())).collect();
             gather(&data.rows, &picks, &mut batch);
-            if step.index == self.warm_start.steps && self.unroll.noise > 0.0 {
+            if step.index == warm_start.steps && self.unroll.noise > 0.0 {
                 let spread = spread_around(&state.agent.actor, data, &standardiser, session.pool);
                 state.noise = spread.into_iter().map(|spread| self.unroll.noise * spread).collect();
             }
-            if !warm && (step.index - self.warm_start.steps).is_multiple_of(self.unroll.gather_every) {
+            if !warm && (step.index - warm_start.steps).is_multiple_of(self.unroll.gather_every) {
                 let folded = standardiser.fold(&state.agent.actor);
                 let policy = MeanActions { policy: &folded, noise: &state.noise };
                 state.own = self.gather_states(session, &guard, &model, &policy, step.index)?;
@@ -133,14 +140,14 @@ impl Algorithm for LandfallConfig {
             let (pool, timer) = (session.pool, &mut session.timer);
             if warm {
                 let y: Array1<f32> = picks.iter().map(|&row| returns.values[row]).collect();
-                cloner.set_lr(self.warm_start.lr_at(step.index));
+                cloner.set_lr(warm_start.lr_at(step.index));
                 found.cloning = timer
                     .time("cloning", || cloner.step_weighted(&mut agent.actor, pool, &batch, weight))?
                     / act_dim as f64;
                 found.critic =
                     timer.time("critics", || critic_step(agent, &batch.obs, &batch.act, &y, |_| 1.0));
                 agent.sync_targets();
-                if step.index + 1 == self.warm_start.steps {
+                if step.index + 1 == warm_start.steps {
                     // Cloning had moments of its own.
                     let clone = agent.actor.clone();
                     agent.set_actor(&clone);
@@ -154,8 +161,8 @@ impl Algorithm for LandfallConfig {
                 });
                 let looked_at: Vec<usize> = (0..starts).map(|_| rng.below(length)).collect();
                 let scored = timer.time("search", || guard.score(&unroll, &model, &returns, &looked_at))?;
-                let updates = (self.train.steps - self.warm_start.steps).max(1) as f64;
-                let anchor = self.anchor.weight_at((step.index - self.warm_start.steps) as f64 / updates);
+                let updates = (self.train.steps - warm_start.steps).max(1) as f64;
+                let anchor = self.anchor.weight_at((step.index - warm_start.steps) as f64 / updates);
                 let y = timer.time("actor", || {
                     let anchored = unroll.anchor(&agent.actor, pool, &batch.obs);
                     let danchored = self.anchor_gradient(anchored, &batch.act, (anchor, weight), found);

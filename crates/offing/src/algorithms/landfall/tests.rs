@@ -221,6 +221,30 @@ fn landfall_resumes_bit_for_bit_on_any_number_of_threads() {
     assert!(whole.path().join("run").join(PICKED_POLICY).is_file());
 }
 
+#[test]
+fn a_model_that_predicts_nothing_leaves_the_clone() {
+    let (mut data, mut rng) = (point_mass_data(), Rng::stream(0, "shuffle", 0));
+    for row in 0..data.rows.len() {
+        let other = rng.below(data.rows.len());
+        let next = data.rows.obs.row(other).to_owned();
+        data.rows.next_obs.row_mut(row).assign(&next);
+        data.rows.rew[row] = rng.normal() as f32;
+    }
+    let cfg = landfall_config(80);
+    let run = |cfg: &LandfallConfig| {
+        let dir = tempfile::tempdir().unwrap();
+        train_by(cfg, &data, dir.path(), 2, u64::MAX);
+        let picked = dir.path().join("run").join(PICKED_POLICY).is_file();
+        (std::fs::read(dir.path().join("run/policy.safetensors")).unwrap(), picked)
+    };
+    let (stays, picked) = run(&cfg);
+    assert!(!picked, "nor does such a model pick a policy");
+    let clone = LandfallConfig { warm_start: cfg.warm_start.over(80), ..cfg.clone() };
+    assert!(stays == run(&clone).0);
+    let unroll = UnrollConfig { despite_bad_model: true, ..cfg.unroll.clone() };
+    assert!(stays != run(&LandfallConfig { unroll, ..cfg.clone() }).0);
+}
+
 /// One step of the actor on −Σ a over trajectories with this noise: the actions it was taken at, and those without noise
 /// before and after it.
 fn climb_actions(noise: f32) -> [Mat; 3] {
