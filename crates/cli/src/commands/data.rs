@@ -133,7 +133,7 @@ impl Reading {
     }
 }
 
-fn read_columns(path: &Path) -> Result<ColumnMap> {
+pub(crate) fn read_columns(path: &Path) -> Result<ColumnMap> {
     let name = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("{name}: cannot read"))?;
     toml::from_str(&text).map_err(|e| {
@@ -291,7 +291,8 @@ fn without_bad_rows(data: &Dataset) -> Result<Dataset> {
     };
     out!("dropped {} of {rows}; {} left", count(all), counted(left.rows.len(), "row"));
     for Dropped { check, rows, terminals } in &dropped {
-        let terminal = if *terminals > 0 { format!(", {} of them terminal", count(*terminals)) } else { String::new() };
+        let terminal =
+            if *terminals > 0 { format!(", {} of them terminal", count(*terminals)) } else { String::new() };
         out!("  {}: {check}{terminal}", counted(*rows, "row"));
     }
     Ok(left)

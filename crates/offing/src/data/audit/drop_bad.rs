@@ -23,7 +23,9 @@ pub fn drop_bad(data: &Dataset, horizon: Option<usize>) -> (Option<Dataset>, Vec
     while let Some((check, rows)) = bad_rows(&left, horizon) {
         let terminals = rows.iter().filter(|&&row| left.rows.done[row]).count();
         match dropped.iter_mut().find(|d| d.check == check) {
-            Some(before) => (before.rows, before.terminals) = (before.rows + rows.len(), before.terminals + terminals),
+            Some(before) => {
+                (before.rows, before.terminals) = (before.rows + rows.len(), before.terminals + terminals)
+            }
             None => dropped.push(Dropped { check, rows: rows.len(), terminals }),
         }
         if rows.len() == left.rows.len() {
