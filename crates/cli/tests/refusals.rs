@@ -229,6 +229,6 @@ fn check_tables(dir: &Path) {
     refused("bad.csv", &["no.csv"], &["`obs_1`: wanted finite numbers, found NaN in line 3"]);
     refused("found.parquet", &["no.csv"], &["`obs_0`", "only act_0"]);
     refused("o.npy", &["no.csv", "--columns", "map.toml"], &["wanted a table for a column map"]);
-    refused("o.npy", &[], &["--out"]);
+    refused("o.npy", &[], &["<OUT>"]);
     assert!(!dir.join("no.csv").exists());
 }
