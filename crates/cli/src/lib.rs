@@ -123,7 +123,7 @@ fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Eval(args) => commands::eval::run(&runtime, &args),
         Command::Dynamics(args) => commands::dynamics::run(&runtime, &args),
         Command::Export(args) => commands::export::export(&args),
-        Command::Act(args) => commands::export::act(&args),
+        Command::Act(args) => commands::export::act(&runtime, &args),
         Command::Calibrate(args) => commands::calibrate::run(&runtime, &args),
         Command::Reproduce(args) => commands::reproduce::run(&runtime, &args),
         Command::Report(args) => commands::report::run(&args),

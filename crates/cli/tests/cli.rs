@@ -196,6 +196,38 @@ fn an_audit_that_finds_poison_exits_with_1() {
 }
 
 #[test]
+fn bad_rows_are_dropped_with_a_reason_and_the_rest_is_clean() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    // No next states: the row before an empty cell loses its own.
+    let mut text = String::from("obs_0,obs_1,act_0,reward,done,episode\n");
+    for i in 0..300 {
+        let (t, e) = (i % 50, i / 50);
+        let x = f64::from(t) * 0.1 + if i == 210 { 1000.0 } else { 0.0 };
+        let wobble = (0.3 * f64::from(i)).sin();
+        let reward = if i == 30 { "inf".into() } else { format!("{wobble}") };
+        let obs = if i == 120 { "NA".into() } else { format!("{x}") };
+        text += &format!("{obs},{},{wobble},{reward},0,{e}\n", f64::from(t) * 0.2 + wobble);
+    }
+    std::fs::write(path("log.csv"), text).unwrap();
+    refused(&["data", "convert", &path("log.csv"), &path("a.parquet")], &["line 122", "NA"]);
+    assert_eq!(offing(&["data", "audit", &path("log.csv")]).status.code(), Some(1));
+    for target in ["a.parquet", "a.csv", "a.hdf5", "a.npz", "a-v0"] {
+        let report = stdout(&["data", "convert", &path("log.csv"), &path(target), "--drop-bad"]);
+        for line in ["dropped 5 of 294 rows; 289 rows left", "3 rows: non-finite values", "2 rows: teleports"]
+        {
+            assert!(report.contains(line), "`{line}` missing in:\n{report}");
+        }
+        let audit = stdout(&["data", "audit", &path(target)]);
+        assert!(!audit.contains("POISON") && audit.contains("289 transitions"), "{audit}");
+    }
+    let nothing = "obs_0,act_0,reward,next_obs_0\nnan,1,1,1\n1,inf,1,1\n";
+    std::fs::write(path("nothing.csv"), nothing).unwrap();
+    let args = ["data", "convert", &path("nothing.csv"), &path("b.csv"), "--drop-bad"];
+    refused(&args, &["found none of 2 rows (2 non-finite values)", "mend the log"]);
+}
+
+#[test]
 fn doctor_and_list_work_on_an_empty_machine() {
     let dir = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| {

@@ -170,11 +170,65 @@ fn a_run_without_a_simulator_tells_what_it_is() {
     let text = std::fs::read_to_string(temp.path().join("a.csv")).unwrap();
     assert!(text.starts_with("act_0\n") && text.lines().count() == 4, "{text}");
     let output = offing(temp.path(), &["act", "run", "obs.npy", "a.txt"]);
-    assert!(output.status.code() == Some(2) && said(&output).contains(".npy or .csv"), "{}", said(&output));
+    assert!(
+        output.status.code() == Some(2) && said(&output).contains(".npy, .csv, .tsv or .parquet"),
+        "{}",
+        said(&output)
+    );
+    check_tables(temp.path());
     let output = offing(temp.path(), &["export", "run", "a.onnx"]);
     assert!(output.status.success(), "{}", said(&output));
 
     let output = offing(temp.path(), &["rank", "run", "--steps", "2"]);
     assert!(output.status.success(), "{}", said(&output));
     assert!(said(&output).contains("has no best on the way; the others"), "{}", said(&output));
+}
+
+/// The trained policy answers alike whatever file its observations come in.
+fn check_tables(dir: &Path) {
+    let numbers: Vec<[f32; 2]> = (0..50).map(|i| [0.37 * i as f32 - 3.0, 0.5 - 0.11 * i as f32]).collect();
+    let flat = numbers.iter().flatten().copied().collect();
+    offing::data::write_npy(&offing::Mat::from_shape_vec((50, 2), flat).unwrap(), &dir.join("o.npy"))
+        .unwrap();
+    let table = |separator: &str, show: fn(f32) -> String| {
+        let line = |o: &[f32; 2]| format!("e{separator}{}{separator}{}\n", show(o[0]), show(o[1]));
+        let names = ["episode", "obs_0", "obs_1"].join(separator);
+        format!("{names}\n{}", numbers.iter().map(line).collect::<String>())
+    };
+    std::fs::write(dir.join("o.csv"), table(",", |x| x.to_string())).unwrap();
+    std::fs::write(dir.join("german.csv"), table(";", |x| x.to_string().replace('.', ","))).unwrap();
+    let act = |obs: &str, out: &[&str]| {
+        let output = offing(dir, &[&["act", "run", obs], out].concat());
+        (output.status.code(), said(&output))
+    };
+    let text = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+    assert_eq!(act("o.npy", &["wanted.csv"]).0, Some(0));
+    assert_eq!(text("wanted.csv").lines().count(), 51);
+    for obs in ["o.csv", "german.csv"] {
+        let (code, words) = act(obs, &["-o", "found.csv"]);
+        assert!(code == Some(0) && words.contains("not used: episode"), "{words}");
+        assert_eq!(text("found.csv"), text("wanted.csv"), "{obs}");
+    }
+    // Through Parquet and back, under names of one's own.
+    assert_eq!(act("o.csv", &["-o", "found.parquet"]).0, Some(0));
+    let log = text("o.csv").replace("episode,obs_0,obs_1", "episode,height,speed");
+    std::fs::write(dir.join("own.csv"), log).unwrap();
+    std::fs::write(dir.join("map.toml"), "obs = [\"height\", \"speed\"]\n").unwrap();
+    let (code, words) = act("own.csv", &["-o", "found.tsv", "--columns", "map.toml"]);
+    assert_eq!(code, Some(0), "{words}");
+    assert_eq!(text("found.tsv"), text("wanted.csv"), "one column has no separator");
+    let refused = |obs: &str, out: &[&str], pieces: &[&str]| {
+        let (code, words) = act(obs, out);
+        assert_eq!(code, Some(2), "{words}");
+        assert!(pieces.iter().all(|piece| words.contains(piece)), "{words}");
+    };
+    refused("own.csv", &["-o", "no.csv"], &["own.csv: `obs_0`", "episode, height, speed", "column map"]);
+    std::fs::write(dir.join("wide.csv"), "obs_0,obs_1,obs_2\n1,2,3\n").unwrap();
+    refused("wide.csv", &["no.csv"], &["wanted observations of 2 columns", "found 3 (obs_0 … obs_2)"]);
+    std::fs::write(dir.join("bad.csv"), "obs_0,obs_1\n1,2\n1,nan\n").unwrap();
+    refused("bad.csv", &["no.csv"], &["`obs_1`: wanted finite numbers, found NaN in line 3"]);
+    refused("found.parquet", &["no.csv"], &["`obs_0`", "only act_0"]);
+    refused("o.npy", &["no.csv", "--columns", "map.toml"], &["wanted a table for a column map"]);
+    refused("o.npy", &[], &["<OUT>"]);
+    assert!(!dir.join("no.csv").exists());
 }

@@ -200,6 +200,11 @@ fn numbers_of_episodes_or_steps_decide_however_coarse_the_next_states_are() {
             assert!(!notes.iter().any(|n| n.contains("found where next_obs")), "{notes:?}");
         }
     }
+    // Next states that are hardly states any more: both numbers together leave no doubt.
+    numbered_walks(&path, ",episode,step", 0, |i| i);
+    let data = with_options(&path, |_| ()).unwrap();
+    assert!(data.episodes.len() == 10 && data.episodes.iter().all(|e| e.len() == 20));
+    assert!(data.reading.notes.iter().any(|n| n.contains("numbers of episodes or steps decide")));
     // Without such numbers only the states tell, and these are too coarse.
     numbered_walks(&path, "", 1, |i| i);
     assert!(with_options(&path, |_| ()).unwrap().episodes.len() > 100);

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fixture::dataset;
-use offing::data::{Format, ReadOptions, read, write};
+use offing::data::{Format, Observations, ReadOptions, read, write};
 use parquet::data_type::{
-    ByteArray, ByteArrayType, DataType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type, Int96,
-    Int96Type,
+    ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
+    Int96, Int96Type,
 };
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
@@ -182,5 +182,66 @@ fn times_are_no_numbers_but_do_not_spoil_the_rest() {
     );
     let data = read(&path, &ReadOptions::default()).unwrap();
     assert_eq!(data.episodes, [0..1, 1..2]);
-    assert!(data.reading.notes.iter().any(|n| n.contains("not used: time")), "{:?}", data.reading.notes);
+    let note = "not used: time (a time, not an observation); rows are taken in the file's order";
+    assert!(data.reading.notes.iter().any(|n| n == note), "{:?}", data.reading.notes);
+}
+
+#[test]
+fn a_column_of_times_is_known_by_its_type() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    let floats = "required float obs_0; required float act_0; required float reward;";
+    table(&path, &format!("{floats} required int64 logged (TIMESTAMP_MICROS);"), |group| {
+        (0..3).for_each(|_| put::<FloatType>(group, &[0.0, 1.0, 2.0, 3.0]));
+        put::<Int64Type>(group, &[7, 8, 9, 10]);
+    });
+    let data = read(&path, &ReadOptions::default()).unwrap();
+    assert!(
+        data.reading.notes.iter().any(|n| n.starts_with("not used: logged (a time")),
+        "{:?}",
+        data.reading.notes
+    );
+}
+
+#[test]
+fn flags_may_be_texts() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    let floats =
+        "required float obs_0; required float act_0; required float reward; required float next_obs_0;";
+    let flags = |words: [&str; 4]| {
+        table(&path, &format!("{floats} required binary done (UTF8);"), |group| {
+            (0..4).for_each(|_| put::<FloatType>(group, &[0.0, 1.0, 2.0, 3.0]));
+            put::<ByteArrayType>(group, &words.map(ByteArray::from));
+        });
+        read(&path, &ReadOptions::default()).map(|data| data.rows.done.to_vec())
+    };
+    assert_eq!(flags(["no", "Yes", "false", "T"]).unwrap(), [false, true, false, true]);
+    assert_eq!(flags(["0", "1", "0.0", "y"]).unwrap(), [false, true, false, true]);
+    let error = flags(["no", "no", "maybe", "no"]).unwrap_err().to_string();
+    assert!(error.contains("`done`: wanted flags") && error.contains("found `maybe` in row 2"), "{error}");
+}
+
+#[test]
+fn observations_are_read_group_by_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.parquet");
+    let schema = "message t { required float obs_0; required double obs_1; required binary episode (UTF8); }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let file = std::fs::File::create(&path).unwrap();
+    let mut writer = SerializedFileWriter::new(file, schema, Arc::default()).unwrap();
+    for values in [[0.0, 1.0], [2.0, f32::NAN]] {
+        let mut group = writer.next_row_group().unwrap();
+        put::<FloatType>(&mut group, &values);
+        put::<DoubleType>(&mut group, &[0.5, 0.25]);
+        put::<ByteArrayType>(&mut group, &["a", "b"].map(ByteArray::from));
+        group.close().unwrap();
+    }
+    writer.close().unwrap();
+    let mut observations = Observations::open(&path, None).unwrap();
+    assert_eq!(observations.notes(), ["not used: episode"]);
+    let first = observations.next_rows().unwrap().unwrap();
+    assert_eq!(first.iter().copied().collect::<Vec<f32>>(), [0.0, 0.5, 1.0, 0.25]);
+    let error = observations.next_rows().unwrap_err().to_string();
+    assert!(error.contains("`obs_0`: wanted finite numbers, found NaN in row 3"), "{error}");
 }

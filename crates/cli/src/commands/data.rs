@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use offing::data::audit::{Severity, audit};
+use offing::data::audit::{Dropped, Severity, audit, drop_bad};
 use offing::data::catalogue::{GeneratedName, generated_names};
 use offing::data::published::Genuineness;
 use offing::data::{self, ColumnMap, Dataset, Format, ReadOptions, TerminalNext};
@@ -90,6 +90,10 @@ pub(crate) struct Convert {
     /// The format to write [default: by the ending of the path].
     #[arg(long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(Format::written().map(|f| f.name())))]
     to: Option<String>,
+    /// Leave out the rows that `offing data audit` calls POISON, and rare absurd values; each trajectory ends where it
+    /// loses one.
+    #[arg(long)]
+    drop_bad: bool,
     /// Replace an existing file.
     #[arg(long)]
     force: bool,
@@ -248,7 +252,12 @@ fn convert(runtime: &Runtime, args: &Convert) -> Result<ExitCode> {
     if out.exists() && !args.force {
         bail!("{}: exists already; give another name, or replace it with --force", out.display());
     }
-    let (data, _) = runtime.read_data(&args.named.dataset, args.named.reading.options()?)?;
+    // Rows that are to be dropped must be read first.
+    let options = ReadOptions { allow_non_finite: args.drop_bad, ..args.named.reading.options()? };
+    let (mut data, _) = runtime.read_data(&args.named.dataset, options)?;
+    if args.drop_bad {
+        data = without_bad_rows(&data)?;
+    }
     let format = match &args.to {
         Some(name) => Format::named(name)?,
         None => Format::of_target(out)?,
@@ -256,6 +265,28 @@ fn convert(runtime: &Runtime, args: &Convert) -> Result<ExitCode> {
     data::write(&data, out, format)?;
     out!("{}", out.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// The set without its bad rows; prints how many there were, and why they are bad.
+fn without_bad_rows(data: &Dataset) -> Result<Dataset> {
+    let (left, dropped) = drop_bad(data, horizon(&data.name));
+    let all: usize = dropped.iter().map(|d| d.rows).sum();
+    let rows = counted(data.rows.len(), "row");
+    let Some(left) = left else {
+        let why: Vec<String> = dropped.iter().map(|d| format!("{} {}", count(d.rows), d.check)).collect();
+        bail!(
+            "{}: wanted a row that is not bad, found none of {rows} ({}); mend the log, `offing data audit` says what is wrong",
+            data.name,
+            why.join(", ")
+        );
+    };
+    out!("dropped {} of {rows}; {} left", count(all), counted(left.rows.len(), "row"));
+    for Dropped { check, rows, terminals } in &dropped {
+        let terminal =
+            if *terminals > 0 { format!(", {} of them terminal", count(*terminals)) } else { String::new() };
+        out!("  {}: {check}{terminal}", counted(*rows, "row"));
+    }
+    Ok(left)
 }
 
 #[cfg(test)]

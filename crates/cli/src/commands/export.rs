@@ -3,14 +3,14 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
-use offing::data::{read_npy, write_npy};
+use anyhow::{Context as _, Result, bail};
+use offing::data::{ActionFile, ColumnMap, Observations};
 use offing::export::onnx;
 use offing::home::write_atomic;
 use offing::nn::ThreadPool;
-use offing::{Mat, Rng};
-use offing_experiments::Table;
-use offing_experiments::files::write_text;
+use offing::sac::Actor;
+use offing::{Error, Mat, Rng};
+use offing_experiments::Runtime;
 use offing_experiments::format::count;
 use offing_experiments::run_record::{POLICIES, load_actor};
 
@@ -30,10 +30,18 @@ pub(crate) struct Act {
     /// A policy file (safetensors), or a run directory for its last policy.
     #[arg(value_name = "RUN|POLICY")]
     policy: PathBuf,
-    /// Observations, one a row, as a .npy matrix.
+    /// Observations, one a row, in the log's units: a .npy matrix, or a CSV or Parquet table with columns obs_0, obs_1 and
+    /// on. Other columns are not used.
     obs: PathBuf,
-    /// Where to write the actions, one a row; the ending says the format: .npy or .csv.
-    out: PathBuf,
+    /// Where to write the actions, one a row in the same order; the ending says the format: .npy, .csv, .tsv or .parquet.
+    #[arg(required_unless_present = "output")]
+    out: Option<PathBuf>,
+    /// The same as OUT.
+    #[arg(short = 'o', long = "out", value_name = "FILE", conflicts_with = "out")]
+    output: Option<PathBuf>,
+    /// A TOML file whose key obs lists the columns of the observation, as for `offing data convert`.
+    #[arg(long, value_name = "FILE")]
+    columns: Option<PathBuf>,
     /// Sample actions instead of taking the mean.
     #[arg(long)]
     stochastic: bool,
@@ -54,47 +62,49 @@ pub(crate) fn export(args: &Export) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn act(args: &Act) -> Result<ExitCode> {
-    let as_csv = match args.out.extension().and_then(|e| e.to_str()) {
-        Some("npy") => false,
-        Some("csv") => true,
-        _ => bail!("{}: wanted a name that ends in .npy or .csv", args.out.display()),
-    };
+pub(crate) fn act(runtime: &Runtime, args: &Act) -> Result<ExitCode> {
+    let out =
+        args.out.as_ref().or(args.output.as_ref()).context("wanted a file for the actions, found none")?;
+    let target = ActionFile::new(out)?;
     let actor = load_actor(&policy_file(&args.policy)?)?;
-    let obs = read_npy(&args.obs)?;
-    let (file, policy) = (args.obs.display(), args.policy.display());
-    let (wanted, found) = (actor.obs_dim(), obs.ncols());
-    if found != wanted {
-        bail!(
-            "{file}: wanted {wanted} columns, as {policy} takes them, found {found}; give one observation a row"
-        );
-    }
-    if let Some(((row, column), value)) = obs.indexed_iter().find(|(_, v)| !v.is_finite()) {
-        bail!(
-            "{file}: wanted finite numbers, found {value} in row {row}, column {column}; leave the row out"
-        );
-    }
+    let map = args.columns.as_deref().map(ColumnMap::from_file).transpose()?;
+    let mut observations = Observations::open(&args.obs, map.as_ref().map(|map| &map.obs[..]))?;
     let pool = ThreadPool::new(rayon::current_num_threads());
-    let mut actions = if args.stochastic {
-        actor.act_batch(&pool, &obs, &mut Rng::stream(args.seed, "act", 0))
-    } else {
-        actor.mean_batch(&pool, &obs)
-    };
-    if let Some(range) = actor.action_range() {
-        range.outward(actions.view_mut());
+    let mut rng = Rng::stream(args.seed, "act", 0);
+    let rows = target.write(actor.act_dim(), || {
+        let Some(obs) = observations.next_rows()? else { return Ok(None) };
+        if obs.ncols() != actor.obs_dim() {
+            return Err(Error::file(&args.obs, wrong_width(&observations, &obs, &actor, &args.policy)));
+        }
+        let mut actions = match args.stochastic {
+            true => actor.act_batch(&pool, &obs, &mut rng),
+            false => actor.mean_batch(&pool, &obs),
+        };
+        if let Some(range) = actor.action_range() {
+            range.outward(actions.view_mut());
+        }
+        Ok(Some(actions))
+    })?;
+    for note in observations.notes() {
+        runtime.say(&format!("{}: {note}", args.obs.display()));
     }
-    match as_csv {
-        true => write_text(&args.out, &csv(&actions))?,
-        false => write_npy(&actions, &args.out)?,
-    }
-    out!("{}: {} actions", args.out.display(), count(actions.nrows()));
+    out!("{}: {} actions", out.display(), count(rows));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Actions as CSV, under the names that datasets have for them.
-fn csv(actions: &Mat) -> String {
-    let rows = actions.rows().into_iter().map(|row| row.iter().map(f32::to_string).collect());
-    Table::new((0..actions.ncols()).map(|i| format!("act_{i}")), rows).csv()
+/// What to say of observations that are not as wide as the policy takes them.
+fn wrong_width(observations: &Observations, obs: &Mat, actor: &Actor, policy: &Path) -> String {
+    let names = match observations.columns() {
+        [] => String::new(),
+        [first, .., last] => format!(" ({first} … {last})"),
+        [list] => format!(" ({list})"),
+    };
+    format!(
+        "wanted observations of {} columns, as {} takes them, found {}{names}; give all entries of an observation in each row",
+        actor.obs_dim(),
+        policy.display(),
+        obs.ncols()
+    )
 }
 
 /// The file of a policy: the one given, or a run's last one.
@@ -117,12 +127,6 @@ fn policy_file(path: &Path) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn actions_are_written_as_datasets_name_them() {
-        let actions = Mat::from_shape_vec((2, 2), vec![0.5, -1.0, 0.25, 0.1]).unwrap();
-        assert_eq!(csv(&actions), "act_0,act_1\n0.5,-1\n0.25,0.1\n");
-    }
 
     #[test]
     fn a_run_stands_for_its_last_policy() {

@@ -59,7 +59,7 @@ pub(super) fn check_finite(columns: &FileColumns, path: &Path, format: Format) -
             let (place, column) = (format.row_place(path, at / width), at % width);
             let key = if names.len() == width { &names[column] } else { &names[0] };
             let column = if width > 1 { format!(", column {column}") } else { String::new() };
-            let hint = "repair or remove such rows; `offing data audit` counts them";
+            let hint = "repair such rows, or leave them out with `offing data convert --drop-bad`; `offing data audit` counts them";
             let found = format!("{} in {place}{column}", flat[at]);
             return Err(Error::key(path, key, "finite numbers", found, hint));
         }

@@ -23,7 +23,7 @@ mod transitions;
 mod unknown_columns;
 
 pub use dataset::{Dataset, Ends, ReadReport, SimColumns};
-pub use formats::{Format, read, read_npy, recorded_policy, write, write_npy};
+pub use formats::{ActionFile, Format, Observations, read, read_npy, recorded_policy, write, write_npy};
 pub use from_columns::LogColumns;
 pub use options::{ColumnMap, ReadOptions, TerminalNext};
 pub use reset_detection::StepScale;

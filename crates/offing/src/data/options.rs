@@ -60,9 +60,9 @@ pub struct ColumnMap {
     pub rew: String,
     /// Columns of the next observation, in the order of `obs`.
     pub next_obs: Option<Vec<String>>,
-    /// Column of true terminals (0/1, true/false).
+    /// Column of true terminals (0/1, true/false, yes/no).
     pub done: Option<String>,
-    /// Column of time limits (0/1, true/false).
+    /// Column of time limits (0/1, true/false, yes/no).
     pub timeout: Option<String>,
     /// Column that is constant within an episode.
     pub episode: Option<String>,

@@ -172,11 +172,12 @@ fn link_with_next(
     let scales = column_scales(&columns.obs);
     let inside: Vec<usize> = (0..n).filter(|&i| !columns.ends_at(i)).collect();
     let goes_on = |i: usize, share: f32| same_state(next.row(i), columns.obs.row(i + 1), &scales, share);
-    // Numbers of episodes or steps say it all, however coarsely states were rounded; unless rows are out of order.
-    // Only after a terminal another episode may go under the same number.
+    // Numbers of episodes and steps say it all, however coarsely states were rounded. One of them alone does, unless rows
+    // are out of order. Only after a terminal another episode may go under the same number.
     let numbered = columns.episode.is_some() || columns.step.is_some();
     let apart = inside.iter().filter(|&&i| numbered && !columns.done[i] && !goes_on(i, COARSE)).count();
-    let by_number = numbered && 2 * apart <= inside.len();
+    let both = columns.episode.is_some() && columns.step.is_some();
+    let by_number = both || (numbered && 2 * apart <= inside.len());
     let mut follows = vec![false; n];
     for &i in &inside {
         follows[i] = match by_number {

@@ -6,6 +6,7 @@ mod extremes;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 
 use ndarray::{ArrayView1, Axis};
 
@@ -22,8 +23,15 @@ const JUMP: f32 = 25.0;
 /// Starts count as resets when they spread this little compared with all states (median over columns).
 const START_SPREAD: f64 = 0.3;
 
+/// The checks whose findings are poison, by what reports call them.
+const NON_FINITE: &str = "non-finite values";
+const RESET_LEAK: &str = "reset as next state";
+const UNMARKED_RESET: &str = "unmarked reset";
+const TELEPORT: &str = "teleports";
+const TOO_LONG: &str = "episodes beyond the time limit";
+
 pub(super) fn all(data: &Dataset, horizon: Option<usize>) -> Vec<AuditFinding> {
-    let starts = StartRegion::of(data, &data.episodes.iter().map(|e| e.start).collect::<Vec<_>>());
+    let starts = StartRegion::of_episodes(data);
     vec![
         degenerate::single_row(data),
         degenerate::identical_rows(data),
@@ -43,6 +51,22 @@ pub(super) fn all(data: &Dataset, horizon: Option<usize>) -> Vec<AuditFinding> {
         constant_columns(data),
         degenerate::constant_reward(data),
     ]
+}
+
+/// Rows to drop, by the first check that finds any: those that the finding names, or of an episode beyond the time limit
+/// all rows, as nobody knows where in it the reset is. One check at a time, because each compares rows with all others:
+/// what an infinity hides is seen when it is gone.
+pub(super) fn bad_rows(data: &Dataset, horizon: Option<usize>) -> Option<(&'static str, Vec<usize>)> {
+    let starts = StartRegion::of_episodes(data);
+    let checks: [(&'static str, &dyn Fn() -> Vec<usize>); 6] = [
+        (NON_FINITE, &|| non_finite_rows(data)),
+        (extremes::CHECK, &|| extremes::rare_extreme_rows(data)),
+        (RESET_LEAK, &|| reset_leak_rows(data, &starts)),
+        (UNMARKED_RESET, &|| unmarked_reset_rows(data, &starts)),
+        (TELEPORT, &|| teleport_rows(data)),
+        (TOO_LONG, &|| too_long_episodes(data, horizon).into_iter().flatten().collect()),
+    ];
+    checks.into_iter().map(|(check, rows)| (check, rows())).find(|(_, rows)| !rows.is_empty())
 }
 
 /// A finding about the given rows: `severity` when there are any, [`Severity::Ok`] when not.
@@ -65,6 +89,10 @@ struct StartRegion {
 }
 
 impl StartRegion {
+    fn of_episodes(data: &Dataset) -> Self {
+        Self::of(data, &data.episodes.iter().map(|e| e.start).collect::<Vec<_>>())
+    }
+
     fn of(data: &Dataset, rows: &[usize]) -> Self {
         let starts = data.rows.obs.select(Axis(0), rows);
         let ratios: Vec<f64> = (starts.columns().into_iter().zip(data.rows.obs.columns()))
@@ -94,20 +122,30 @@ fn spread(column: ArrayView1<f32>) -> f64 {
 }
 
 fn non_finite(data: &Dataset) -> AuditFinding {
+    let rows = non_finite_rows(data);
+    about(NON_FINITE, Severity::Poison, &rows, "NaN or infinity in these rows; drop them")
+}
+
+fn non_finite_rows(data: &Dataset) -> Vec<usize> {
     let b = &data.rows;
     let bad = |row: ArrayView1<f32>| row.iter().any(|v| !v.is_finite());
-    let rows: Vec<usize> = (0..b.len())
+    (0..b.len())
         .filter(|&i| {
             bad(b.obs.row(i)) || bad(b.act.row(i)) || bad(b.next_obs.row(i)) || !b.rew[i].is_finite()
         })
-        .collect();
-    about("non-finite values", Severity::Poison, &rows, "NaN or infinity in these rows; drop them")
+        .collect()
 }
 
 /// D4RL's own `qlearning_dataset` takes obs[i+1] for the next state even where row i ended an episode. A reader cannot
 /// distinguish such a terminal from one after which the trajectory goes on (AntMaze). The states that follow can: resets
 /// lie close together.
 fn reset_leaks(data: &Dataset, starts: &StartRegion) -> AuditFinding {
+    let detail = "the next state of an episode's last row is the first state of the following episode; use the file's \
+         next_observations, or drop these rows";
+    about(RESET_LEAK, Severity::Poison, &reset_leak_rows(data, starts), detail)
+}
+
+fn reset_leak_rows(data: &Dataset, starts: &StartRegion) -> Vec<usize> {
     let b = &data.rows;
     let followed = |i: &usize| b.next_obs.row(*i) == b.obs.row(i + 1);
     let ends: Vec<usize> = inner_ends(data).filter(followed).collect();
@@ -119,13 +157,17 @@ fn reset_leaks(data: &Dataset, starts: &StartRegion) -> AuditFinding {
         terminals.iter().filter(|&&i| all_resets || (starts.narrow && starts.contains(b.obs.row(i + 1)))),
     );
     rows.sort_unstable();
-    let detail = "the next state of an episode's last row is the first state of the following episode; use the file's \
-         next_observations, or drop these rows";
-    about("reset as next state", Severity::Poison, &rows, detail)
+    rows
 }
 
 /// The state jumps into the region where episodes start, inside what is marked as one episode.
 fn unmarked_resets(data: &Dataset, starts: &StartRegion) -> AuditFinding {
+    let detail = "the next state is a start state although no episode end is marked; mark these rows as \
+         timeouts and drop them";
+    about(UNMARKED_RESET, Severity::Poison, &unmarked_reset_rows(data, starts), detail)
+}
+
+fn unmarked_reset_rows(data: &Dataset, starts: &StartRegion) -> Vec<usize> {
     let b = &data.rows;
     let mut rows = Vec::new();
     if starts.narrow {
@@ -138,9 +180,7 @@ fn unmarked_resets(data: &Dataset, starts: &StartRegion) -> AuditFinding {
             }));
         }
     }
-    let detail = "the next state is a start state although no episode end is marked; mark these rows as \
-         timeouts and drop them";
-    about("unmarked reset", Severity::Poison, &rows, detail)
+    rows
 }
 
 /// Farther from the start box than ten times its width in at least half of the columns.
@@ -155,7 +195,7 @@ fn far(obs: ArrayView1<f32>, starts: &StartRegion) -> bool {
 fn teleports(data: &Dataset) -> AuditFinding {
     let rows = teleport_rows(data);
     let detail = "the state moves farther in one step than the rest of the data ever does; drop these rows";
-    about("teleports", Severity::Poison, &rows, detail)
+    about(TELEPORT, Severity::Poison, &rows, detail)
 }
 
 /// Rows whose state moves farther in one step than a body can, or than the rest of the data does.
@@ -213,12 +253,17 @@ fn unmarked_ends(data: &Dataset) -> AuditFinding {
 /// goes on through a reset as if it were a step.
 fn too_long(data: &Dataset, horizon: Option<usize>) -> AuditFinding {
     let limit = horizon.unwrap_or(usize::MAX);
-    let rows: Vec<usize> = data.episodes.iter().filter(|e| e.len() > limit).map(|e| e.start).collect();
+    let rows: Vec<usize> = too_long_episodes(data, horizon).into_iter().map(|e| e.start).collect();
     let detail = format!(
         "longer than the task's {limit} steps, so a reset in between passes for a step; mark the timeouts, or \
          give next states"
     );
-    about("episodes beyond the time limit", Severity::Poison, &rows, detail)
+    about(TOO_LONG, Severity::Poison, &rows, detail)
+}
+
+fn too_long_episodes(data: &Dataset, horizon: Option<usize>) -> Vec<Range<usize>> {
+    let limit = horizon.unwrap_or(usize::MAX);
+    data.episodes.iter().filter(|e| e.len() > limit).cloned().collect()
 }
 
 /// Terminals after which the episode, as read, goes on.

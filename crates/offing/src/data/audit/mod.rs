@@ -5,6 +5,7 @@
 //! unmarked episode ends, values that are not numbers.
 
 mod checks;
+mod drop_bad;
 mod statistics;
 
 use std::ops::Range;
@@ -14,6 +15,7 @@ use serde::Serialize;
 use super::{Dataset, ReadReport};
 use crate::tasks::reference;
 pub use checks::teleport_rows;
+pub use drop_bad::{Dropped, drop_bad};
 pub use statistics::Statistics;
 
 /// How much a finding matters.

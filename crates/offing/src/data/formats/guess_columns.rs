@@ -2,7 +2,8 @@
 //!
 //! Guessed names, case-insensitive: numbered columns `obs_0 obs_1 …` (also `observation`, `state`), `act_0 …` (`action`),
 //! `next_obs_0 …`, or one list column of these names in Parquet; `reward`; `terminal` (`terminated`, `done`);
-//! `timeout` (`truncated`); `episode`; `step`; and simulator states `qpos_0 …`, `qvel_0 …`, `goal_0 …`.
+//! `timeout` (`truncated`); `episode`; `step`; and simulator states `qpos_0 …`, `qvel_0 …`, `goal_0 …`. `time`,
+//! `timestamp` and `date` are known as times, which nothing reads.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -21,6 +22,13 @@ const DONE: &[&str] =
 const TIMEOUT: &[&str] = &["timeout", "timeouts", "truncated", "truncation", "truncations"];
 const EPISODE: &[&str] = &["episode", "episode_id", "episodes", "trajectory"];
 const STEP: &[&str] = &["step", "timestep"];
+/// When a row was logged.
+const TIME: &[&str] = &["time", "times", "timestamp", "timestamps", "date", "datetime", "date_time"];
+
+/// Whether a column's name says that it holds times.
+pub(super) fn is_time(name: &str) -> bool {
+    TIME.iter().any(|time| name.eq_ignore_ascii_case(time))
+}
 
 /// Makes sure that a column map names columns that are there, each once.
 pub(super) fn check_map(path: &Path, names: &[String], map: &ColumnMap) -> Result<()> {
@@ -54,20 +62,56 @@ pub(super) fn check_map(path: &Path, names: &[String], map: &ColumnMap) -> Resul
     Ok(())
 }
 
+/// Makes sure that every column to read is there, and once.
+pub(super) fn check_columns(path: &Path, names: &[String], wanted: &[String]) -> Result<()> {
+    for name in wanted {
+        let count = names.iter().filter(|n| *n == name).count();
+        if count == 0 {
+            return Err(no_column(path, name, "this column, as the column map says", names));
+        }
+        if count > 1 {
+            let (wanted, hint) = ("one column of this name", "rename or remove the others");
+            return Err(Error::key(path, escaped(name), wanted, count.to_string(), hint));
+        }
+    }
+    Ok(())
+}
+
+/// The columns of the observation, in a table that need not hold anything else.
+pub(super) fn guess_obs(path: &Path, names: &[String]) -> Result<Vec<String>> {
+    let (obs, act) = (many(path, names, OBS)?, many(path, names, ACT)?);
+    if obs.is_empty() {
+        let hint = "name them so, or say which columns they are in a column map (obs)";
+        let wanted = "columns of observations: this name and on";
+        return Err(Error::key(path, "obs_0", wanted, some_names(names), hint));
+    }
+    // Beside actions from 0, observations from 1 have lost their first; alone, the policy's width tells.
+    if !act.is_empty() {
+        check_starts(path, &obs, &act, &[])?;
+    }
+    Ok(obs)
+}
+
+/// The first column of one of these names.
+fn one(names: &[String], candidates: &[&str]) -> Option<String> {
+    candidates.iter().find_map(|c| names.iter().find(|n| n.eq_ignore_ascii_case(c)).cloned())
+}
+
+/// A numbered series of columns, or else a single one, of one of these names.
+fn many(path: &Path, names: &[String], candidates: &[&str]) -> Result<Vec<String>> {
+    for candidate in candidates {
+        let series = numbered(path, names, candidate)?;
+        if !series.is_empty() {
+            return Ok(series);
+        }
+    }
+    Ok(one(names, candidates).into_iter().collect())
+}
+
 /// The map that the names of the columns suggest.
 pub(super) fn guess(path: &Path, names: &[String]) -> Result<ColumnMap> {
-    let one = |candidates: &[&str]| {
-        candidates.iter().find_map(|c| names.iter().find(|n| n.eq_ignore_ascii_case(c)).cloned())
-    };
-    let many = |candidates: &[&str]| -> Result<Vec<String>> {
-        for candidate in candidates {
-            let series = numbered(path, names, candidate)?;
-            if !series.is_empty() {
-                return Ok(series);
-            }
-        }
-        Ok(one(candidates).into_iter().collect())
-    };
+    let one = |candidates: &[&str]| one(names, candidates);
+    let many = |candidates: &[&str]| many(path, names, candidates);
     let (obs, act, next_obs) = (many(OBS)?, many(ACT)?, many(NEXT)?);
     for (list, what) in [(&obs, "obs_0"), (&act, "act_0")] {
         if list.is_empty() {

@@ -2,8 +2,10 @@
 //!
 //! A format is a file in this directory that defines a [`Format`] constant, and a line in [`Format::all`].
 
+mod actions;
 mod arrays;
 mod arrow_file;
+mod cells;
 mod csv;
 mod d4rl;
 mod d4rl_policy;
@@ -17,12 +19,16 @@ mod minari_write;
 mod neorl;
 mod npy;
 mod npz;
+mod observations;
 mod ogbench;
 mod parquet;
-mod parquet_kinds;
 mod parquet_arrays;
+mod parquet_kinds;
+mod parquet_write;
 mod robomimic;
+mod separator;
 mod table;
+mod text_numbers;
 
 use std::fs::File;
 use std::io::Read;
@@ -31,8 +37,10 @@ use std::path::Path;
 use super::dataset::Dataset;
 use super::options::ReadOptions;
 use crate::error::{Error, Result, bad_file};
+pub use actions::ActionFile;
 pub use d4rl_policy::recorded_policy;
 pub use npy::{read_npy, write_npy};
+pub use observations::Observations;
 
 /// A dataset format: how offing recognises, reads and writes it. Two formats are equal when their names are.
 ///

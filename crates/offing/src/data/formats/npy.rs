@@ -12,6 +12,11 @@ use crate::home::write_atomic;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
+/// Whether a file that begins like this is an array.
+pub(super) fn is_npy(head: &[u8]) -> bool {
+    head.starts_with(MAGIC)
+}
+
 /// Reads a matrix saved by `np.save`; a vector is a matrix of one column.
 pub fn read_npy(path: &Path) -> Result<Mat> {
     let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;

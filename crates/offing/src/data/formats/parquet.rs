@@ -3,30 +3,29 @@
 //! Plain columns of numbers (decimals as well) or booleans, and lists of them with one length in all rows. Compression: snappy, zstd,
 //! gzip, lz4 or none, which is what pandas, pyarrow, polars, DuckDB and Spark write by default.
 
-use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::Path;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
+use parquet::basic::{Compression, LogicalType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::{BoolType, DataType, DoubleType, FloatType, Int64Type};
+use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::KeyValue;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
-use parquet::schema::types::{ColumnDescriptor, Type};
+use parquet::schema::types::ColumnDescriptor;
 
 use super::super::dataset::Dataset;
 use super::super::memory::check_fits;
-use super::super::messages::{cannot_write, damaged, damaged_key, escaped, float16};
+use super::super::messages::{damaged, damaged_key, escaped, float16, one_line};
 use super::super::options::ReadOptions;
+use super::cells::{Cells, Labels, LoadedColumns, Precision};
 use super::parquet_kinds::{Kind, big_endian, scaled};
-use super::table::{Cells, Labels, LoadedTable, OutColumn, Precision, TableLayout, columns_of};
+use super::parquet_write::{META_PREFIX, write};
+use super::table::{LoadedTable, TableLayout};
+use super::text_numbers::flag;
 use super::{Format, row_number};
 use crate::error::{Error, Result};
-use crate::home::replace_atomic;
 
 impl Format {
     /// A Parquet table of one transition a row.
@@ -42,42 +41,79 @@ impl Format {
     };
 }
 
-/// Rows of a row group when writing.
-const GROUP_ROWS: usize = 1 << 17;
-
 /// Rows asked for at a time, so that what is allocated follows what was really in the file.
 const BATCH_ROWS: usize = 1 << 14;
 
 fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
-    let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
-    let bytes = file.metadata().map_err(|e| Error::io(path, "read", e))?.len();
-    let reader = SerializedFileReader::new(file).map_err(|e| damaged(path, "Parquet file", e))?;
-    let schema = reader.metadata().file_metadata().schema_descr_ptr();
-    let leaves: Vec<&str> = schema.columns().iter().map(|c| c.path().parts()[0].as_str()).collect();
-    // A structure has several leaves of one name, but is one field.
-    let all: Vec<String> = schema.root_schema().get_fields().iter().map(|f| f.name().to_string()).collect();
-    let layout = TableLayout::resolve(path, &all, options)?;
+    let table = ParquetTable::open(path)?;
+    let layout = TableLayout::resolve(path, &table.names, options)?;
     let wanted = layout.wanted();
-    let is_wanted = |index: &usize| wanted.iter().any(|(name, _)| name == leaves[*index]);
-    check_fits(path, bytes_of(&reader, (0..leaves.len()).filter(is_wanted)), options)?;
-    let mut cells = BTreeMap::new();
-    for (name, precision) in wanted.clone() {
-        let same_name: Vec<usize> = (0..leaves.len()).filter(|&i| leaves[i] == name).collect();
-        let &[index] = same_name.as_slice() else {
-            let found = if same_name.is_empty() { "an empty structure" } else { "a nested structure" };
-            let hint = "give a column of plain numbers or a list of numbers";
-            return Err(Error::key(path, escaped(&name), "numbers", found, hint));
-        };
-        let descriptor = schema.column(index);
-        let column = ParquetColumn { path, name: &name, reader: &reader, index, descriptor, options, bytes };
-        let loaded = column.load(precision)?;
-        cells.insert(name, loaded);
-    }
-    let meta = reader.metadata().file_metadata().key_value_metadata().into_iter().flatten();
+    let is_wanted = |index: &usize| wanted.iter().any(|(name, _)| *name == table.leaves[*index]);
+    check_fits(path, bytes_of(&table.reader, (0..table.leaves.len()).filter(is_wanted)), options)?;
+    let groups = 0..table.reader.num_row_groups();
+    let load = |(name, precision): (String, Precision)| {
+        let cells = table.load(&name, precision, groups.clone(), options)?;
+        Ok((name, cells))
+    };
+    let cells = wanted.into_iter().map(load).collect::<Result<_>>()?;
+    let meta = table.reader.metadata().file_metadata().key_value_metadata().into_iter().flatten();
     let meta = meta
         .filter_map(|pair| Some((pair.key.strip_prefix(META_PREFIX)?.to_string(), pair.value.clone()?)))
         .collect();
-    LoadedTable { path, format: Format::PARQUET, layout, all, cells, meta }.into_dataset(options)
+    let (times, all, notes) = (table.times(), table.names.clone(), Vec::new());
+    let columns = LoadedColumns { path, cells };
+    LoadedTable { format: Format::PARQUET, layout, all, times, columns, meta, notes }.into_dataset(options)
+}
+
+/// An open table.
+pub(super) struct ParquetTable {
+    path: PathBuf,
+    pub(super) reader: SerializedFileReader<File>,
+    /// Length of the file.
+    bytes: u64,
+    /// Every column.
+    pub(super) names: Vec<String>,
+    /// The column that each leaf belongs to: a structure has several leaves of one name, but is one column.
+    leaves: Vec<String>,
+}
+
+impl ParquetTable {
+    /// Opens the file and reads its footer.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
+        let bytes = file.metadata().map_err(|e| Error::io(path, "read", e))?.len();
+        let reader = SerializedFileReader::new(file).map_err(|e| damaged(path, "Parquet file", e))?;
+        let schema = reader.metadata().file_metadata().schema_descr_ptr();
+        let leaves = schema.columns().iter().map(|c| c.path().parts()[0].clone()).collect();
+        let names = schema.root_schema().get_fields().iter().map(|f| f.name().to_string()).collect();
+        Ok(Self { path: path.into(), reader, bytes, names, leaves })
+    }
+
+    /// The columns that hold times by their type.
+    fn times(&self) -> Vec<String> {
+        let schema = self.reader.metadata().file_metadata().schema_descr();
+        let leaves = self.leaves.iter().zip(schema.columns());
+        leaves.filter(|(_, c)| matches!(Kind::of(c), Kind::Time(_))).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// A column of these row groups.
+    pub(super) fn load(
+        &self,
+        name: &str,
+        precision: Precision,
+        groups: Range<usize>,
+        options: &ReadOptions,
+    ) -> Result<Cells> {
+        let (path, bytes, reader) = (&self.path, self.bytes, &self.reader);
+        let same_name: Vec<usize> = (0..self.leaves.len()).filter(|&i| self.leaves[i] == name).collect();
+        let &[index] = same_name.as_slice() else {
+            let found = if same_name.is_empty() { "an empty structure" } else { "a nested structure" };
+            let hint = "give a column of plain numbers or a list of numbers";
+            return Err(Error::key(path, escaped(name), "numbers", found, hint));
+        };
+        let descriptor = reader.metadata().file_metadata().schema_descr().column(index);
+        ParquetColumn { path, name, reader, index, groups, descriptor, options, bytes }.load(precision)
+    }
 }
 
 /// What the entries of these columns take in memory: four bytes each, and as many for a copy.
@@ -90,15 +126,14 @@ pub(super) fn bytes_of(
     entries.fold(0, |total: u64, count| total.saturating_add(8u64.saturating_mul(count.max(0) as u64)))
 }
 
-/// Before the keys of [`Dataset::meta`] in a file's key-value metadata, apart from what other programs keep there.
-const META_PREFIX: &str = "offing.";
-
 /// One column of the file.
 pub(super) struct ParquetColumn<'a> {
     pub(super) path: &'a Path,
     pub(super) name: &'a str,
     pub(super) reader: &'a SerializedFileReader<File>,
     pub(super) index: usize,
+    /// The row groups to read.
+    pub(super) groups: Range<usize>,
     pub(super) descriptor: Arc<ColumnDescriptor>,
     pub(super) options: &'a ReadOptions,
     /// Length of the file.
@@ -127,12 +162,12 @@ impl ParquetColumn<'_> {
             _ => return Err(self.wrong("numbers or lists of numbers", "lists of lists")),
         };
         let mut cells = Cells::new(precision);
-        let mut rows = ListRows::default();
+        let mut rows = ListRows { count: self.rows_before(), ..ListRows::default() };
         // Only floats have a value for "missing", and labels have none.
         let null = self.options.allow_non_finite && !is_label;
         let kind = self.kind(is_label)?;
-        let mut too_long = None;
-        for group in 0..self.reader.num_row_groups() {
+        let (mut too_long, mut no_flag) = (None, None);
+        for group in self.groups.clone() {
             let group = self.reader.get_row_group(group).map_err(|e| self.unreadable(&e))?;
             let column = group.get_column_reader(self.index).map_err(|e| self.unreadable(&e))?;
             let physical = self.descriptor.physical_type();
@@ -176,6 +211,14 @@ impl ParquetColumn<'_> {
                 (ColumnReader::BoolColumnReader(mut c), _) => {
                     self.drain(&mut c, rows, None, |v| cells.push_integer(v.into()))
                 }
+                (ColumnReader::ByteArrayColumnReader(mut c), _) if precision == Precision::Flag => self
+                    .drain(&mut c, rows, None, |v| {
+                        let flag = flag(v.data());
+                        if flag.is_none() {
+                            no_flag.get_or_insert_with(|| (cells.rows(), v.data().to_vec()));
+                        }
+                        cells.push_float(flag.unwrap_or(0.0));
+                    }),
                 (ColumnReader::ByteArrayColumnReader(mut c), _) if is_label => {
                     self.drain(&mut c, rows, None, |v| cells.push_text(v.data()))
                 }
@@ -192,12 +235,23 @@ impl ParquetColumn<'_> {
         if let Some(bytes) = too_long {
             return Err(self.long_decimal(&format!("decimals of {bytes} bytes")));
         }
+        if let Some((row, text)) = no_flag {
+            let found =
+                format!("`{}` in row {}", one_line(String::from_utf8_lossy(&text)), self.rows_before() + row);
+            return Err(self.wrong("flags (0 or 1, true or false, yes or no)", &found));
+        }
         match cells {
             Cells::Labels(Labels { first_nan: Some(row), .. }) => {
                 Err(self.wrong("a number or text in every row", &format!("NaN in row {row}")))
             }
             cells => Ok((cells, is_list.then(|| rows.width.unwrap_or(0)))),
         }
+    }
+
+    /// Rows of the groups before those to read, for row numbers in messages.
+    fn rows_before(&self) -> usize {
+        let before = self.reader.metadata().row_groups().iter().take(self.groups.start);
+        before.map(|group| group.num_rows().max(0) as usize).sum()
     }
 
     /// What the values mean. As an episode's label anything that can be compared will do, also a date.
@@ -327,66 +381,4 @@ impl ListRows {
         self.count += usize::from(same);
         same
     }
-}
-
-/// Writes `data` as a Parquet table of plain columns (`obs_0 … act_0 … reward next_obs_0 … terminal timeout episode
-/// step`, simulator states as `qpos_0 …`), snappy-compressed; [`Dataset::meta`] goes into the file's key-value
-/// metadata.
-fn write(data: &Dataset, path: &Path) -> Result<()> {
-    replace_atomic(path, |temporary| {
-        let file = File::create(temporary).map_err(|e| Error::io(path, "write", e))?;
-        write_table(data, file).map_err(|e| cannot_write(path, e))
-    })
-}
-
-fn write_table(data: &Dataset, file: File) -> std::result::Result<(), ParquetError> {
-    let columns = columns_of(data);
-    let fields = columns
-        .iter()
-        .map(|(name, column)| {
-            let physical = match column {
-                OutColumn::F32(_) => Physical::FLOAT,
-                OutColumn::F64(_) => Physical::DOUBLE,
-                OutColumn::Bool(_) => Physical::BOOLEAN,
-                OutColumn::I64(_) => Physical::INT64,
-            };
-            let field = Type::primitive_type_builder(name, physical).with_repetition(Repetition::REQUIRED);
-            field.build().map(Arc::new)
-        })
-        .collect::<std::result::Result<Vec<_>, _>>()?;
-    let schema = Type::group_type_builder("transitions").with_fields(fields).build()?;
-    let meta = data.meta.iter().map(|(k, v)| KeyValue::new(format!("{META_PREFIX}{k}"), v.clone())).collect();
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::SNAPPY)
-        .set_dictionary_enabled(false)
-        .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_key_value_metadata(Some(meta))
-        .set_created_by("offing".into())
-        .build();
-    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties))?;
-    let n = data.rows.len();
-    for start in (0..n).step_by(GROUP_ROWS) {
-        let rows = start..(start + GROUP_ROWS).min(n);
-        let mut group = writer.next_row_group()?;
-        for (_, column) in &columns {
-            let Some(mut target) = group.next_column()? else { break };
-            let range = ndarray::s![rows.clone()];
-            match column {
-                OutColumn::F32(values) => put::<FloatType>(&mut target, &values.slice(range).to_vec())?,
-                OutColumn::F64(values) => put::<DoubleType>(&mut target, &values.slice(range).to_vec())?,
-                OutColumn::Bool(values) => put::<BoolType>(&mut target, &values.slice(range).to_vec())?,
-                OutColumn::I64(values) => put::<Int64Type>(&mut target, &values[rows.clone()])?,
-            }
-            target.close()?;
-        }
-        group.close()?;
-    }
-    writer.close().map(drop)
-}
-
-fn put<T: DataType>(
-    column: &mut SerializedColumnWriter<'_>,
-    values: &[T::T],
-) -> std::result::Result<(), ParquetError> {
-    column.typed::<T>().write_batch(values, None, None).map(drop)
 }

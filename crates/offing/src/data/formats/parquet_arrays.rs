@@ -11,8 +11,8 @@ use super::super::memory::check_fits;
 use super::super::messages::{damaged, damaged_key};
 use super::super::options::ReadOptions;
 use super::arrays::{StoredArray, StoredValues};
+use super::cells::{Cells, Precision};
 use super::parquet::{ParquetColumn, bytes_of};
-use super::table::{Cells, Precision};
 use crate::error::{Error, Result};
 
 /// An open Parquet file.
@@ -67,9 +67,9 @@ impl<'a> ParquetArrays<'a> {
             return Err(damaged_key(self.path, key, "this column in every file", "none"));
         };
         let descriptor = self.reader.metadata().file_metadata().schema_descr().column(index);
-        let (path, options, bytes) = (self.path, self.options, self.bytes);
-        let column =
-            ParquetColumn { path, name: key, reader: &self.reader, index, descriptor, options, bytes };
+        let (path, options, bytes, reader) = (self.path, self.options, self.bytes, &self.reader);
+        let groups = 0..reader.num_row_groups();
+        let column = ParquetColumn { path, name: key, reader, index, groups, descriptor, options, bytes };
         let (cells, width) = column.load_with_width(Precision::Double)?;
         let Cells::F64(values) = cells else {
             return Err(damaged_key(path, key, "numbers", "texts"));

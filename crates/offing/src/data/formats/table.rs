@@ -1,7 +1,6 @@
 //! Tables with one transition a row: columns as CSV and Parquet load them, put together to transitions and back.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use ndarray::{Array1, Array2, ArrayView1};
@@ -12,108 +11,9 @@ use super::super::options::{ColumnMap, ReadOptions};
 use super::super::transitions::{ColumnNames, FileColumns, assemble};
 use super::super::unknown_columns;
 use super::Format;
-use super::guess_columns::{absent, check_map, guess, numbered};
+use super::cells::{Cells, LoadedColumns, Precision};
+use super::guess_columns::{absent, check_columns, check_map, guess, is_time, numbered};
 use crate::error::{Error, Result};
-
-/// The entries of one column.
-pub(super) enum Cells {
-    F32(Vec<f32>),
-    F64(Vec<f64>),
-    /// A list of the same length in every row, flattened.
-    List {
-        width: usize,
-        values: Vec<f32>,
-    },
-    /// Of which only "equal or not" counts.
-    Labels(Labels),
-}
-
-impl Cells {
-    /// An empty column to fill.
-    pub(super) fn new(precision: Precision) -> Self {
-        match precision {
-            Precision::Single => Self::F32(Vec::new()),
-            Precision::Double => Self::F64(Vec::new()),
-            Precision::Label => Self::Labels(Labels::default()),
-        }
-    }
-
-    /// Adds a number.
-    pub(super) fn push_float(&mut self, value: f64) {
-        match self {
-            Self::F32(values) | Self::List { values, .. } => values.push(value as f32),
-            Self::F64(values) => values.push(value),
-            Self::Labels(labels) => {
-                if value.is_nan() {
-                    labels.first_nan.get_or_insert(labels.ids.len());
-                }
-                labels.ids.push((value + 0.0).to_bits() as i64); // -0 is 0
-            }
-        }
-    }
-
-    /// Adds an integer.
-    pub(super) fn push_integer(&mut self, value: i64) {
-        match self {
-            Self::Labels(labels) => labels.ids.push(value),
-            _ => self.push_float(value as f64),
-        }
-    }
-
-    /// Adds an integer that may be too large for [`Cells::push_integer`].
-    pub(super) fn push_unsigned(&mut self, value: u64) {
-        match self {
-            Self::Labels(labels) => labels.ids.push(value as i64), // the same bits: still one number for each
-            _ => self.push_float(value as f64),
-        }
-    }
-
-    /// Adds a text; columns of numbers hold none.
-    pub(super) fn push_text(&mut self, text: &[u8]) {
-        if let Self::Labels(labels) = self {
-            labels.push(text);
-        }
-    }
-
-    fn rows(&self) -> usize {
-        match self {
-            Self::F32(values) => values.len(),
-            Self::F64(values) => values.len(),
-            Self::List { width, values } => values.len().checked_div(*width).unwrap_or(0),
-            Self::Labels(labels) => labels.ids.len(),
-        }
-    }
-}
-
-/// Texts, each distinct one under a number of its own; or numbers as they are.
-#[derive(Default)]
-pub(super) struct Labels {
-    ids: Vec<i64>,
-    known: HashMap<Vec<u8>, i64>,
-    /// The first row that is not a number.
-    pub(super) first_nan: Option<usize>,
-}
-
-impl Labels {
-    /// Adds a text.
-    pub(super) fn push(&mut self, text: &[u8]) {
-        let next = self.known.len() as i64;
-        let id = match self.known.get(text) {
-            Some(&id) => id,
-            None => *self.known.entry(text.to_vec()).or_insert(next),
-        };
-        self.ids.push(id);
-    }
-}
-
-/// How a column is to be loaded.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Precision {
-    Single,
-    Double,
-    /// Any number or text, to be compared only.
-    Label,
-}
 
 /// Which columns are used for what.
 pub(super) struct TableLayout {
@@ -133,13 +33,7 @@ impl TableLayout {
         let series = SimColumns::NAMES.map(|prefix| numbered(path, names, prefix).unwrap_or_default());
         let sim: Vec<_> = series.into_iter().take_while(|columns| !columns.is_empty()).collect();
         let layout = Self { map, sim: if sim.len() < 2 { Vec::new() } else { sim } };
-        for (name, _) in layout.wanted() {
-            let count = names.iter().filter(|n| **n == name).count();
-            if count > 1 {
-                let (wanted, hint) = ("one column of this name", "rename or remove the others");
-                return Err(Error::key(path, escaped(&name), wanted, count.to_string(), hint));
-            }
-        }
+        check_columns(path, names, &layout.wanted().into_iter().map(|(name, _)| name).collect::<Vec<_>>())?;
         Ok(layout)
     }
 
@@ -147,12 +41,12 @@ impl TableLayout {
     pub(super) fn wanted(&self) -> Vec<(String, Precision)> {
         let map = &self.map;
         let single = map.obs.iter().chain(&map.act).chain(map.next_obs.iter().flatten()).chain([&map.rew]);
-        let flags = [&map.done, &map.timeout, &map.step].into_iter().flatten();
-        let double = self.sim.iter().flatten().chain(flags);
+        let flags = [&map.done, &map.timeout].into_iter().flatten().map(|n| (n, Precision::Flag));
+        let double = self.sim.iter().flatten().chain(&map.step).map(|n| (n, Precision::Double));
         let mut wanted: Vec<(String, Precision)> = single.map(|n| (n.clone(), Precision::Single)).collect();
-        for name in double {
+        for (name, precision) in flags.chain(double) {
             wanted.retain(|(n, _)| n != name);
-            wanted.push((name.clone(), Precision::Double));
+            wanted.push((name.clone(), precision));
         }
         match &map.episode {
             // Used as numbers as well: then it must be numbers.
@@ -168,24 +62,27 @@ impl TableLayout {
     }
 }
 
-/// A loaded table: its file, the columns it has and the ones that were read.
+/// A loaded table: the columns it has and the ones that were read.
 pub(super) struct LoadedTable<'a> {
-    pub(super) path: &'a Path,
     pub(super) format: Format,
     pub(super) layout: TableLayout,
     /// Every column of the file.
     pub(super) all: Vec<String>,
-    pub(super) cells: BTreeMap<String, Cells>,
+    /// Those that hold times by their type, whatever they are called.
+    pub(super) times: Vec<String>,
+    pub(super) columns: LoadedColumns<'a>,
     pub(super) meta: BTreeMap<String, String>,
+    /// What the reader has to say.
+    pub(super) notes: Vec<String>,
 }
 
 impl LoadedTable<'_> {
     /// Puts the columns together.
     pub(super) fn into_dataset(mut self, options: &ReadOptions) -> Result<Dataset> {
-        self.check_rows()?;
+        self.columns.check_rows(&self.layout.map.obs[0])?;
         let used: Vec<String> = self.layout.wanted().into_iter().map(|(n, _)| n).collect();
         let map = &self.layout.map;
-        let mut notes = Vec::new();
+        let mut notes = std::mem::take(&mut self.notes);
         let timeout = map.timeout.as_ref().map(|name| self.flags(name)).transpose()?;
         let mut done = map.done.as_ref().map(|name| self.flags(name)).transpose()?;
         if let (Some(done), Some(timeout), Some(name)) = (&mut done, &timeout, &map.done)
@@ -199,7 +96,7 @@ impl LoadedTable<'_> {
                 ));
             }
         }
-        let episode = match map.episode.as_ref().map(|name| (name, self.cells.get(name))) {
+        let episode = match map.episode.as_ref().map(|name| (name, self.columns.cells.get(name))) {
             Some((_, Some(Cells::Labels(labels)))) => Some(labels.ids.clone()),
             Some((name, _)) => Some(self.integers(name)?),
             None => None,
@@ -210,14 +107,18 @@ impl LoadedTable<'_> {
         let ignored: Vec<String> = self.all.iter().filter(|n| !used.contains(n)).cloned().collect();
         // A map leaves columns out on purpose: then there is nothing to guess.
         let absent = if options.columns.is_some() { Vec::new() } else { absent(map) };
-        notes.extend(unknown_columns::note(&ignored, &absent));
-        let rew = Array1::from(self.singles(&map.rew)?.into_owned());
-        let sim = self.layout.sim.iter().map(|names| self.states(names)).collect::<Result<Vec<_>>>()?;
+        let (times, others): (Vec<String>, Vec<String>) =
+            ignored.iter().cloned().partition(|n| is_time(n) || self.times.contains(n));
+        notes.extend(times_note(&times));
+        notes.extend(unknown_columns::note(&others, &absent));
+        let rew = Array1::from(self.columns.singles(&map.rew)?.into_owned());
+        let sim =
+            self.layout.sim.iter().map(|names| self.columns.states(names)).collect::<Result<Vec<_>>>()?;
         let shown = |names: &[String]| names.iter().map(|n| escaped(n)).collect();
         let columns = FileColumns {
-            obs: self.matrix(&map.obs)?,
-            act: self.matrix(&map.act)?,
-            next_obs: map.next_obs.as_ref().map(|names| self.matrix(names)).transpose()?,
+            obs: self.columns.matrix(&map.obs)?,
+            act: self.columns.matrix(&map.act)?,
+            next_obs: map.next_obs.as_ref().map(|names| self.columns.matrix(names)).transpose()?,
             done: done.unwrap_or_else(|| Array1::from_elem(rew.len(), false)),
             rew,
             timeout,
@@ -234,26 +135,12 @@ impl LoadedTable<'_> {
             notes,
             meta: std::mem::take(&mut self.meta),
         };
-        assemble(columns, self.path, self.format, options)
-    }
-
-    /// Makes sure that all columns have as many rows as the first of the observation.
-    fn check_rows(&self) -> Result<()> {
-        let first = &self.layout.map.obs[0];
-        let wanted = self.cells.get(first).map_or(0, Cells::rows);
-        for (name, column) in &self.cells {
-            if column.rows() != wanted {
-                let hint = "the table is damaged or was put together wrongly: write it again";
-                let wanted = format!("{wanted} rows, as in `{}`", escaped(first));
-                return Err(Error::key(self.path, escaped(name), wanted, column.rows().to_string(), hint));
-            }
-        }
-        Ok(())
+        assemble(columns, self.columns.path, self.format, options)
     }
 
     fn flags(&self, name: &str) -> Result<Array1<bool>> {
-        let place = |row| self.format.row_place(self.path, row);
-        flags(self.path, name, self.doubles(name)?.iter().copied(), place)
+        let place = |row| self.format.row_place(self.columns.path, row);
+        flags(self.columns.path, name, self.columns.doubles(name)?.iter().copied(), place)
     }
 
     fn integers(&self, name: &str) -> Result<Vec<i64>> {
@@ -261,56 +148,19 @@ impl LoadedTable<'_> {
             true => Ok(v as i64),
             false => {
                 let hint = "number episodes and steps with integers";
-                let found = format!("{v} in {}", self.format.row_place(self.path, row));
-                Err(Error::key(self.path, escaped(name), "integers", found, hint))
+                let found = format!("{v} in {}", self.format.row_place(self.columns.path, row));
+                Err(Error::key(self.columns.path, escaped(name), "integers", found, hint))
             }
         };
-        self.doubles(name)?.iter().enumerate().map(integer).collect()
-    }
-
-    /// A column of numbers in single precision.
-    fn singles(&self, name: &str) -> Result<Cow<'_, [f32]>> {
-        match self.cells.get(name) {
-            Some(Cells::F32(values)) => Ok(values.into()),
-            _ => Ok(self.doubles(name)?.iter().map(|&v| v as f32).collect()),
-        }
-    }
-
-    /// A column of numbers in double precision.
-    fn doubles(&self, name: &str) -> Result<Cow<'_, [f64]>> {
-        match self.cells.get(name) {
-            Some(Cells::F64(values)) => Ok(values.into()),
-            Some(Cells::F32(values)) => Ok(values.iter().map(|&v| f64::from(v)).collect()),
-            Some(Cells::List { .. } | Cells::Labels(_)) | None => {
-                let hint = "give a column of plain numbers";
-                Err(Error::key(self.path, escaped(name), "one number a row", "lists", hint))
-            }
-        }
-    }
-
-    fn states(&self, names: &[String]) -> Result<Array2<f64>> {
-        let columns = names.iter().map(|name| self.doubles(name)).collect::<Result<Vec<_>>>()?;
-        Ok(side_by_side(&columns))
-    }
-
-    /// The named columns side by side; a list column counts as many.
-    fn matrix(&self, names: &[String]) -> Result<Array2<f32>> {
-        if let [name] = names
-            && let Some(cells @ Cells::List { width, values }) = self.cells.get(name)
-        {
-            return Array2::from_shape_vec((cells.rows(), *width), values.clone()).map_err(|_| {
-                let (wanted, found) = ("lists of one length", "several lengths");
-                Error::key(self.path, escaped(name), wanted, found, "pad or split them")
-            });
-        }
-        let columns = names.iter().map(|name| self.singles(name)).collect::<Result<Vec<_>>>()?;
-        Ok(side_by_side(&columns))
+        self.columns.doubles(name)?.iter().enumerate().map(integer).collect()
     }
 }
 
-fn side_by_side<T: Copy>(columns: &[Cow<'_, [T]>]) -> Array2<T> {
-    let rows = columns.first().map_or(0, |column| column.len());
-    Array2::from_shape_fn((rows, columns.len()), |(i, j)| columns[j][i])
+/// A time says when a row was logged, which no policy should act on.
+fn times_note(names: &[String]) -> Option<String> {
+    let list = names.iter().map(|n| escaped(n)).collect::<Vec<_>>().join(", ");
+    let are = if names.len() == 1 { "a time, not an observation" } else { "times, not observations" };
+    (!names.is_empty()).then(|| format!("not used: {list} ({are}); rows are taken in the file's order"))
 }
 
 /// A column of a dataset on its way into a table.

@@ -14,14 +14,13 @@ const HUGE: f32 = 1e12;
 /// Most columns that a message names.
 const FEW: usize = 3;
 
+pub(super) const CHECK: &str = "extreme values";
+
 /// Finite entries of an extreme magnitude, each column with its largest.
 pub(super) fn extreme_values(data: &Dataset) -> AuditFinding {
-    let b = &data.rows;
     let mut rows: Vec<usize> = Vec::new();
     let mut worst: Vec<String> = Vec::new();
-    let columns = columns_of("obs", &b.obs).chain(columns_of("act", &b.act));
-    let columns = columns.chain(columns_of("next_obs", &b.next_obs)).chain([("reward".into(), b.rew.view())]);
-    for (name, column) in columns {
+    for (name, column) in columns(data) {
         let found = extremes(column);
         let largest = found.iter().copied().max_by(|&i, &j| column[i].abs().total_cmp(&column[j].abs()));
         worst.extend(largest.map(|row| format!("{name} is {:.1e} in row {row}", column[row])));
@@ -33,7 +32,24 @@ pub(super) fn extreme_values(data: &Dataset) -> AuditFinding {
         "{}: losses overflow or follow these rows alone; fix the unit, rescale or drop them",
         first_few(&worst, FEW)
     );
-    about("extreme values", Severity::Note, &rows, detail)
+    about(CHECK, Severity::Note, &rows, detail)
+}
+
+/// Extreme rows, column by column, where they are less than half of all. A column that is extreme in most rows has another
+/// unit: dropping its rows would not mend it.
+pub(super) fn rare_extreme_rows(data: &Dataset) -> Vec<usize> {
+    let found = columns(data).map(|(_, column)| extremes(column));
+    let mut rows: Vec<usize> = found.filter(|rows| 2 * rows.len() < data.rows.len()).flatten().collect();
+    rows.sort_unstable();
+    rows.dedup();
+    rows
+}
+
+/// Every column of numbers, with its name.
+fn columns(data: &Dataset) -> impl Iterator<Item = (String, ArrayView1<'_, f32>)> {
+    let b = &data.rows;
+    let moved = columns_of("obs", &b.obs).chain(columns_of("act", &b.act));
+    moved.chain(columns_of("next_obs", &b.next_obs)).chain([("reward".into(), b.rew.view())])
 }
 
 /// The entries of a column beyond any that a learner copes with.
