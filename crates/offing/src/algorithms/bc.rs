@@ -67,7 +67,8 @@ impl Algorithm for BcConfig {
         let data = &session.data.rows;
         let rows = best_rows(session.data, self.best_share);
         let (obs_dim, act_dim) = (data.obs_dim(), data.act_dim());
-        let actor = Actor::new(obs_dim, act_dim, &self.hidden, [-5.0, 2.0], &mut session.rng("init", 0));
+        let actor = Actor::new(obs_dim, act_dim, &self.hidden, [-5.0, 2.0], &mut session.rng("init", 0))
+            .centred_on(&data.act);
         let mut state = State { actor, cloner: Cloner::new(self.objective, self.lr) };
         let mut batch = Batch::empty(obs_dim, act_dim);
         let mut train = TrainLoop::start(session, &self.train, 1, &mut state)?;

@@ -53,6 +53,21 @@ impl Actor {
         Ok(Self { net, act_dim, log_std, clipped, range: None, scratch: ScratchPool::default() })
     }
 
+    /// Starts a fresh policy's mean action at the mean of `act`. From 0, cloning actions that lie near a bound overshoots into the
+    /// flat end of tanh and stays there.
+    #[must_use]
+    pub fn centred_on(mut self, act: &Mat) -> Self {
+        const NEAR_BOUND: f32 = 0.999;
+        let last = self.net.shape().layers() - 1;
+        let (weight, mut bias) = self.net.get(0, last, Field::Weight);
+        for (bias, column) in bias.iter_mut().zip(act.columns()) {
+            let mean = column.iter().map(|&a| f64::from(a)).sum::<f64>() / column.len().max(1) as f64;
+            *bias += (mean as f32).clamp(-NEAR_BOUND, NEAR_BOUND).atanh();
+        }
+        self.net.set(0, last, Field::Weight, &weight, &bias);
+        self
+    }
+
     /// Width of an observation.
     pub fn obs_dim(&self) -> usize {
         self.net.shape().inputs(0)

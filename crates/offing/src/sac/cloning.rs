@@ -188,6 +188,17 @@ mod tests {
     }
 
     #[test]
+    fn a_centred_actor_begins_at_the_mean_action() {
+        let (mut data, pool) = (rows(500), ThreadPool::new(1));
+        data.act.column_mut(0).fill(-0.995);
+        data.act.column_mut(1).fill(1.0);
+        let fresh = Actor::new(3, 2, &[64, 64], [-5.0, 2.0], &mut Rng::stream(0, "init", 0));
+        let act = fresh.centred_on(&data.act).mean_batch(&pool, &data.obs);
+        assert!(act.column(0).iter().all(|a| (-0.9975..-0.99).contains(a)), "{act}");
+        assert!(act.column(1).iter().all(|a| (0.997..1.0).contains(a)), "near the bound, not on it: {act}");
+    }
+
+    #[test]
     fn a_loss_that_is_no_number_is_named() {
         let mut data = rows(64);
         data.act[[5, 0]] = f32::NAN;

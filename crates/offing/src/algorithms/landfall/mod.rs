@@ -99,7 +99,9 @@ impl Algorithm for LandfallConfig {
         };
         let returns = Returns::of(data, self.sac.gamma);
         let sac = self.sac.over(self.train.steps.saturating_sub(warm_start.steps));
-        let agent = Sac::new(&sac, obs_dim, act_dim, session.pool, &mut session.rng("init", 0))?;
+        let mut agent = Sac::new(&sac, obs_dim, act_dim, session.pool, &mut session.rng("init", 0))?;
+        let centred = agent.actor.clone().centred_on(&data.rows.act);
+        agent.set_actor(&centred);
         let UnrollConfig { starts, length, .. } = self.unroll;
         let mut unroll = Unroll::new(&agent.actor, &model, (starts, length), self.train.batch, session.pool);
         let own = Mat::zeros((0, obs_dim));
