@@ -330,8 +330,8 @@ impl ListRows {
 }
 
 /// Writes `data` as a Parquet table of plain columns (`obs_0 … act_0 … reward next_obs_0 … terminal timeout episode
-/// step`, simulator states as `qpos_0 …`), snappy-compressed; [`Dataset::meta`] goes into the file's key-value
-/// metadata.
+/// step`, simulator states as `qpos_0 …`), snappy-compressed; [`Dataset::meta`] and the names of the columns go into the
+/// file's key-value metadata.
 fn write(data: &Dataset, path: &Path) -> Result<()> {
     replace_atomic(path, |temporary| {
         let file = File::create(temporary).map_err(|e| Error::io(path, "write", e))?;
@@ -355,7 +355,8 @@ fn write_table(data: &Dataset, file: File) -> std::result::Result<(), ParquetErr
         })
         .collect::<std::result::Result<Vec<_>, _>>()?;
     let schema = Type::group_type_builder("transitions").with_fields(fields).build()?;
-    let meta = data.meta.iter().map(|(k, v)| KeyValue::new(format!("{META_PREFIX}{k}"), v.clone())).collect();
+    let meta = data.names.added_to(&data.meta);
+    let meta = meta.into_iter().map(|(k, v)| KeyValue::new(format!("{META_PREFIX}{k}"), v)).collect();
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_dictionary_enabled(false)

@@ -3,7 +3,7 @@
 use ndarray::ArrayView1;
 
 use super::super::super::Dataset;
-use super::{AuditFinding, Severity, about, columns_of, first_few};
+use super::{AuditFinding, Severity, about, first_few};
 
 /// Below this nothing is extreme.
 const FLOOR: f32 = 1e6;
@@ -19,9 +19,9 @@ pub(super) fn extreme_values(data: &Dataset) -> AuditFinding {
     let b = &data.rows;
     let mut rows: Vec<usize> = Vec::new();
     let mut worst: Vec<String> = Vec::new();
-    let columns = columns_of("obs", &b.obs).chain(columns_of("act", &b.act));
-    let columns = columns.chain(columns_of("next_obs", &b.next_obs)).chain([("reward".into(), b.rew.view())]);
-    for (name, column) in columns {
+    let next = b.next_obs.columns().into_iter().enumerate();
+    let next = next.map(|(j, column)| (data.names.next_obs_label(j), column));
+    for (name, column) in data.columns().chain(next) {
         let found = extremes(column);
         let largest = found.iter().copied().max_by(|&i, &j| column[i].abs().total_cmp(&column[j].abs()));
         worst.extend(largest.map(|row| format!("{name} is {:.1e} in row {row}", column[row])));
