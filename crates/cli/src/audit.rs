@@ -1,6 +1,6 @@
-//! The audit as text.
+//! Audits and columns as text.
 
-use offing::data::audit::{Audit, Severity, Statistics};
+use offing::data::audit::{Audit, ColumnStatistics, Severity, Statistics};
 use offing::data::catalogue::Origin;
 use offing_experiments::Table;
 use offing_experiments::format::{count, counted, number};
@@ -55,4 +55,41 @@ pub(crate) fn print_audit(audit: &Audit, origin: Origin) {
 fn statistics_row(name: &str, s: &Statistics) -> Vec<String> {
     let values = [s.mean, s.std, s.min, s.p25, s.median, s.p75, s.max].map(number);
     [name.to_string(), count(s.count)].into_iter().chain(values).collect()
+}
+
+/// Most columns that are printed unless all are asked for: those of the widest MuJoCo body but the ant.
+const SHOWN: usize = 26;
+
+/// Prints what each column holds; the first ones of a wide dataset, and what is remarkable about the others.
+pub(crate) fn print_columns(columns: &[ColumnStatistics], all: bool) {
+    let shown = if all || columns.len() <= SHOWN { columns.len() } else { SHOWN - 1 };
+    print_table(&Table::new(
+        ["column", "min", "1 %", "median", "mean", "sd", "99 %", "max", ""],
+        columns[..shown].iter().map(column_row),
+    ));
+    let hidden = &columns[shown..];
+    if hidden.is_empty() {
+        return;
+    }
+    let constant = hidden.iter().filter(|c| c.is_constant()).count();
+    let spoilt = hidden.iter().filter(|c| c.non_finite > 0.0).count();
+    let kinds = [(constant, "constant"), (spoilt, "with values that are no numbers")];
+    let kinds: Vec<String> =
+        kinds.iter().filter(|(n, _)| *n > 0).map(|(n, kind)| format!(", {} {kind}", count(*n))).collect();
+    out!("and {}{} (--all-columns)", counted(hidden.len(), "more column"), kinds.concat());
+}
+
+fn column_row(c: &ColumnStatistics) -> Vec<String> {
+    let values = [c.min, c.p1, c.median, c.mean, c.std, c.p99, c.max]
+        .map(|x| if x.is_nan() { "-".into() } else { number(x) });
+    let mut remarks = Vec::new();
+    match c.distinct {
+        Some(1) => remarks.push("constant".to_string()),
+        Some(n) => remarks.push(format!("{n} values")),
+        None => (),
+    }
+    if c.non_finite > 0.0 {
+        remarks.push(format!("{} % NaN or infinite", number(100.0 * c.non_finite)));
+    }
+    [c.column.clone()].into_iter().chain(values).chain([remarks.join(", ")]).collect()
 }

@@ -270,3 +270,85 @@ fn benches_write_the_agreed_json() {
         result["median"].as_f64().unwrap() > 0.0 && result["name"].is_string() && result["unit"].is_string()
     );
 }
+
+/// A tank that is filled and drained, with names, in episodes of 25 steps; the temperature may be off by a little.
+fn tank(path: &Path, seed: u64, offset: f64) {
+    let mut text = String::from("trial,t_in,p_tank,valve,gain,burst\n");
+    let mut state = seed;
+    let mut noise = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as f64 / (1u64 << 31) as f64 - 0.5
+    };
+    for row in 0..1500 {
+        let (valve, step) = (20.0 + 40.0 * noise(), (row % 25) as f64);
+        let (t, p) = (293.0 + offset + noise(), 1e5 + 1e3 * step + 3e3 * noise());
+        text +=
+            &format!("{},{t:.4},{p:.2},{valve:.3},{:.3},{}\n", row / 25, noise(), u8::from(row % 25 == 24));
+    }
+    std::fs::write(path, text).unwrap();
+}
+
+#[test]
+fn names_of_columns_go_from_a_table_to_info_and_conditions() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    tank(Path::new(&path("tank.csv")), 1, 0.0);
+    let map = "obs = [\"t_in\", \"p_tank\"]\nact = [\"valve\"]\nrew = \"gain\"\nepisode = \"trial\"\ndone = \"burst\"\n";
+    std::fs::write(path("columns.toml"), map).unwrap();
+    stdout(&[
+        "-q",
+        "data",
+        "convert",
+        &path("tank.csv"),
+        &path("tank.parquet"),
+        "--columns",
+        &path("columns.toml"),
+    ]);
+    let info = stdout(&["-q", "data", "info", &path("tank.parquet"), "--json", &path("info.json")]);
+    for piece in ["obs[1] (p_tank)", "act[0] (valve)", "reward", "median"] {
+        assert!(info.contains(piece), "`{piece}` missing in:\n{info}");
+    }
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(path("info.json")).unwrap()).unwrap();
+    assert_eq!((&json["names"]["obs"][1], json["columns"].as_array().unwrap().len()), (&"p_tank".into(), 4));
+    let alive = |condition: &str| format!("model.termination={{kind=\"expression\",alive=\"{condition}\"}}");
+    let train = |condition: &str, words: &[&str]| {
+        refused(
+            &["train", "mopo+sumo", &path("tank.parquet"), "--dry-run", "--set", &alive(condition)],
+            words,
+        );
+    };
+    train("p_tnk < 1.6e5", &["model.termination.alive", "(`t_in`, `p_tank`, `valve`)"]);
+    train("prev.valve < 30", &["(`t_in`, `p_tank`)"]);
+}
+
+#[test]
+fn two_logs_are_compared_and_the_sensor_that_moved_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    let map = "obs = [\"t_in\", \"p_tank\"]\nact = [\"valve\"]\nrew = \"gain\"\nepisode = \"trial\"\n";
+    std::fs::write(path("columns.toml"), map).unwrap();
+    for (name, seed, offset) in [("monday.csv", 1, 0.0), ("tuesday.csv", 2, 0.0), ("friday.csv", 3, 0.3)] {
+        tank(Path::new(&path(name)), seed, offset);
+    }
+    let columns = ["--columns", &path("columns.toml")];
+    let compared = |a: &str, b: &str, more: &[&str]| {
+        stdout(&[&["-q", "data", "audit", &path(a), "--against", &path(b)], &columns[..], more].concat())
+    };
+    let same = compared("tuesday.csv", "monday.csv", &[]);
+    assert!(same.contains("No column differs") || same.contains("no column differs"), "{same}");
+    let (page, json) = (path("page.html"), path("found.json"));
+    let moved = compared("friday.csv", "monday.csv", &["--out", &page, "--json", &json]);
+    assert!(moved.lines().nth(1).unwrap().contains("column obs[0] (t_in) differs (KS 0."), "{moved}");
+    assert!(std::fs::read_to_string(&page).unwrap().matches("<svg").count() >= 2);
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert!(json["comparison"]["columns"][0]["shift"].as_f64().unwrap() > 0.5, "{json}");
+    let copy = compared("monday.csv", "monday.csv", &[]);
+    assert!(copy.contains("A copy: monday (first) and monday (second) hold the same rows"), "{copy}");
+    let narrow = path("narrow.csv");
+    std::fs::write(&narrow, "obs_0,act_0,reward\n1,2,3\n2,3,4\n3,4,5\n").unwrap();
+    stdout(
+        &[&["-q", "data", "convert", &path("monday.csv"), &path("monday.parquet")], &columns[..]].concat(),
+    );
+    let words = ["wanted two sets of one shape", "observations 1 and 2 wide and actions 1 and 1 wide"];
+    refused(&["data", "audit", &narrow, "--against", &path("monday.parquet")], &words);
+}

@@ -133,8 +133,13 @@ impl DynamicsRequest {
         let rows = drawn.as_ref().unwrap_or(&data.rows);
         runtime.say(&format!("{} ({origin}): {} rows", data.name, count(rows.len())));
         let pool = ThreadPool::new(rayon::current_num_threads());
-        let fit =
-            FitRequest { rows, config: &config.model, termination: &config.termination, seed: self.seed };
+        let fit = FitRequest {
+            rows,
+            names: &data.names,
+            config: &config.model,
+            termination: &config.termination,
+            seed: self.seed,
+        };
         let fitted = fit_cached(runtime.home(), fit, &pool, &mut |event| {
             on_fit(event);
             Ok(())

@@ -78,8 +78,13 @@ fn model_cost(
 ) -> Result<(Option<f64>, String)> {
     let Some(model) = run.configured.algorithm.blocks().model else { return Ok((Some(0.0), String::new())) };
     let (cfg, seed) = (&model.ensemble, model.seed.unwrap_or(run.manifest.seed));
-    let fit =
-        FitRequest { rows: &run.data.rows, config: cfg, termination: &TerminationConfig::Never {}, seed };
+    let fit = FitRequest {
+        rows: &run.data.rows,
+        names: &run.data.names,
+        config: cfg,
+        termination: &TerminationConfig::Never {},
+        seed,
+    };
     if is_cached(runtime.home(), &fit)? {
         return Ok((Some(0.0), "the model is there already".into()));
     }

@@ -33,7 +33,7 @@ fn every_format_gives_back_what_it_was_given() {
             assert_eq!(back.format, format);
             assert_eq!((back.reading.rows_in_file, back.reading.rows_kept), (rows, rows));
             if [Format::D4RL, Format::PARQUET].contains(&format) {
-                assert_eq!(back.meta, data.meta, "{format:?}");
+                assert_eq!((&back.meta, &back.names), (&data.meta, &data.names), "{format:?}");
             }
         }
     }
@@ -52,6 +52,7 @@ fn d4rl_minari_and_parquet_in_turn_lose_nothing() {
         write(&now, &path, format).unwrap();
         now = read(&path, &ReadOptions::default()).unwrap();
         check_same(&now, &data);
+        assert_eq!(now.names, data.names, "{format:?}");
         for (key, value) in &data.meta {
             assert_eq!(now.meta.get(key), Some(value), "{format:?}");
         }

@@ -5,17 +5,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use offing::data::audit::{Dropped, Severity, audit, drop_bad};
+use offing::data::audit::{ColumnStatistics, Dropped, Severity, audit, drop_bad};
 use offing::data::catalogue::{GeneratedName, generated_names};
+use offing::data::compare::{CompareConfig, compare};
 use offing::data::published::Genuineness;
 use offing::data::{self, ColumnMap, Dataset, Format, ReadOptions, TerminalNext};
 use offing::env::{GenerateOptions, Physics};
 use offing::tasks::horizon;
 use offing_experiments::format::{count, counted};
-use offing_experiments::{Runtime, Table};
+use offing_experiments::{Runtime, Table, compare_sets};
 
 use crate::args::{JsonFile, named};
-use crate::audit::print_audit;
+use crate::audit::{print_audit, print_columns};
 use crate::exit::ExitCode;
 use crate::term;
 
@@ -27,9 +28,10 @@ pub(crate) enum Data {
     Collect(super::collect::Args),
     /// List the datasets on this machine and the names that offing can generate.
     List,
-    /// Show what a dataset holds and how offing reads it.
-    Info(Named),
-    /// Look for rows that would poison a dynamics model or a neighbour index; exit code 1 when there are any.
+    /// Show what a dataset holds, column by column, and how offing reads it.
+    Info(Info),
+    /// Look for rows that would poison a dynamics model or a neighbour index; exit code 1 when there are any. Or compare
+    /// two datasets (--against).
     Audit(Audit),
     /// Write a dataset in another format.
     Convert(Convert),
@@ -74,9 +76,29 @@ pub(crate) struct Named {
 }
 
 #[derive(Args)]
+pub(crate) struct Info {
+    #[command(flatten)]
+    named: Named,
+    /// Show every column of a wide dataset, not only the first ones.
+    #[arg(long)]
+    all_columns: bool,
+    #[command(flatten)]
+    json: JsonFile,
+}
+
+#[derive(Args)]
 pub(crate) struct Audit {
     #[command(flatten)]
     named: Named,
+    /// Compare with this dataset instead: returns, columns, neighbours, copies. It is read by the same flags.
+    #[arg(long, value_name = "DATASET")]
+    against: Option<String>,
+    /// Also write the comparison as one HTML page.
+    #[arg(long, short, value_name = "FILE", requires = "against")]
+    out: Option<PathBuf>,
+    /// Rows of each dataset whose nearest neighbours are compared.
+    #[arg(long, value_name = "N", requires = "against", default_value_t = CompareConfig::default().sample)]
+    sample: usize,
     #[command(flatten)]
     json: JsonFile,
 }
@@ -139,7 +161,10 @@ pub(crate) fn run(runtime: &Runtime, command: &Data) -> Result<ExitCode> {
         Data::Collect(args) => super::collect::run(runtime, args),
         Data::List => list(runtime),
         Data::Info(args) => info(runtime, args),
-        Data::Audit(args) => run_audit(runtime, args),
+        Data::Audit(args) => match &args.against {
+            Some(other) => compare_with(runtime, args, other),
+            None => run_audit(runtime, args),
+        },
         Data::Convert(args) => convert(runtime, args),
     }
 }
@@ -188,9 +213,10 @@ fn bytes(count: u64) -> String {
     }
 }
 
-fn info(runtime: &Runtime, args: &Named) -> Result<ExitCode> {
-    let options = args.reading.options()?;
-    let (data, origin) = runtime.hooks().resolver(|resolver| resolver.read(&args.dataset, options))?;
+fn info(runtime: &Runtime, args: &Info) -> Result<ExitCode> {
+    // Values that are not numbers are counted column by column.
+    let options = ReadOptions { allow_non_finite: true, ..args.named.reading.options()? };
+    let (data, origin) = runtime.hooks().resolver(|resolver| resolver.read(&args.named.dataset, options))?;
     out!("{} ({origin}, {})", data.name, data.format.name());
     let rows = &data.rows;
     let mut facts = vec![
@@ -215,6 +241,16 @@ fn info(runtime: &Runtime, args: &Named) -> Result<ExitCode> {
     facts.extend(data.meta.iter().map(|(k, v)| (k.as_str(), v.clone())));
     let rows = facts.into_iter().map(|(k, v)| vec![k.to_string(), v]);
     term::print_text_table(&Table::new(["", ""], rows));
+    let columns = ColumnStatistics::of(&data);
+    print_columns(&columns, args.all_columns);
+    args.json.write(|| {
+        serde_json::json!({
+            "name": data.name, "origin": origin, "format": data.format.name(), "rows": data.rows.len(),
+            "obs_dim": data.rows.obs_dim(), "act_dim": data.rows.act_dim(), "episodes": data.episodes.len(),
+            "simulator_states": data.sim.is_some(), "reading": data.reading, "meta": data.meta, "names": data.names,
+            "columns": columns,
+        })
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -245,6 +281,29 @@ fn run_audit(runtime: &Runtime, args: &Audit) -> Result<ExitCode> {
         || serde_json::json!({ "origin": origin, "verdict": verdict, "published": genuine, "audit": found }),
     )?;
     Ok(if verdict == Severity::Poison { ExitCode::NEGATIVE } else { ExitCode::SUCCESS })
+}
+
+fn compare_with(runtime: &Runtime, args: &Audit, other: &str) -> Result<ExitCode> {
+    let options = ReadOptions { allow_non_finite: true, ..args.named.reading.options()? };
+    let read = |name: &str| runtime.hooks().resolver(|resolver| resolver.read(name, options.clone()));
+    let ((a, _), (b, _)) = (read(&args.named.dataset)?, read(other)?);
+    let config = CompareConfig { sample: args.sample.max(1), ..CompareConfig::default() };
+    let mut found = compare(&a, &b, &config)?;
+    // Generated files of one set hold one name: then what was typed says which is which.
+    let stem = |typed: &str| Path::new(typed).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let stems = [&args.named.dataset, other].map(stem);
+    if let ([Some(first), Some(second)], true) = (&stems, a.name == b.name && stems[0] != stems[1]) {
+        (found.a.name, found.b.name) = (first.clone(), second.clone());
+    }
+    let command = format!("offing data audit {} --against {other}", args.named.dataset);
+    let document = compare_sets::document(&found, &command);
+    term::print_results(&document);
+    args.json.write(|| serde_json::json!({ "verdict": found.verdict(), "comparison": found }))?;
+    if let Some(path) = &args.out {
+        document.write_html(path)?;
+        out!("{}", path.display());
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn convert(runtime: &Runtime, args: &Convert) -> Result<ExitCode> {

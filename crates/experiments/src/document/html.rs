@@ -49,7 +49,13 @@ fn figure_html(svg: &str, caption: &str) -> String {
 fn table_html(table: &Table) -> String {
     let row = |cells: &[String], tag: &str| {
         // A number is not torn from its deviation, nor an interval in two.
-        let whole = |cell: &str| escape(cell).replace(" ± ", "&nbsp;±&nbsp;").replace(" – ", "&nbsp;–&nbsp;");
+        let whole = |cell: &str| {
+            let mut cell = escape(cell).replace(" %", "&nbsp;%");
+            for sign in ["±", "–", "/"] {
+                cell = cell.replace(&format!(" {sign} "), &format!("&nbsp;{sign}&nbsp;"));
+            }
+            cell
+        };
         let cells: String = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", whole(cell))).collect();
         format!("<tr>{cells}</tr>\n")
     };

@@ -271,7 +271,7 @@ impl ModelConfig {
 
     /// Says why no model can be fitted to these data, if so, before hours are spent on it.
     pub fn validate_for(&self, data: &Dataset) -> Result<()> {
-        self.termination_for(data)?.validate_for(&data.rows)?;
+        self.termination_for(data)?.validate_for(&data.rows, &data.names)?;
         self.ensemble.validate_for(data.rows.len())?;
         check_rows(&data.rows)
     }

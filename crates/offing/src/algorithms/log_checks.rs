@@ -4,6 +4,7 @@ use ndarray::{Array1, Axis};
 
 use super::session::Session;
 use crate::batch::Batch;
+use crate::data::ColumnNames;
 use crate::dynamics::{DynamicsModel, Ensemble};
 
 /// Rows that a rule is checked on.
@@ -65,11 +66,16 @@ impl RuleCheck {
 }
 
 /// The column that makes up most of the squared distances between rows (s, a, s'), with its share.
-pub(super) fn widest_column(rows: &Batch) -> Option<(String, f64)> {
+pub(super) fn widest_column(rows: &Batch, names: &ColumnNames) -> Option<(String, f64)> {
     let mut spread: Vec<(String, f64)> = Vec::new();
-    for (name, part) in [("s", &rows.obs), ("a", &rows.act), ("s'", &rows.next_obs)] {
+    let label = |part: &str, i: usize| match part {
+        "act" => names.act_label(i),
+        "obs" => names.obs_label(i),
+        _ => names.next_obs_label(i),
+    };
+    for (name, part) in [("obs", &rows.obs), ("act", &rows.act), ("next_obs", &rows.next_obs)] {
         let variances = part.mapv(f64::from).var_axis(Axis(0), 0.0);
-        spread.extend(variances.iter().enumerate().map(|(i, v)| (format!("{name}[{i}]"), *v)));
+        spread.extend(variances.iter().enumerate().map(|(i, v)| (label(name, i), *v)));
     }
     let total: f64 = spread.iter().map(|(_, v)| v).sum();
     let (name, most) = spread.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -90,7 +96,8 @@ impl Session<'_> {
 
     /// Says which column decides nearly alone who is near, where raw columns are compared.
     pub(super) fn check_columns(&mut self) {
-        if let Some((name, share)) = widest_column(&self.data.rows).filter(|(_, share)| *share > DROWNS) {
+        let widest = widest_column(&self.data.rows, &self.data.names);
+        if let Some((name, share)) = widest.filter(|(_, share)| *share > DROWNS) {
             self.note(format!(
                 "warning: {name} makes up {:.0} % of the distances that SUMO compares, so the other columns hardly count; use \
                  uncertainty.columns = \"standardised\"",
@@ -136,8 +143,9 @@ mod tests {
             next_obs: column(1.0),
             done: Array1::from_elem(50, false),
         };
-        let (name, share) = widest_column(&rows).unwrap();
-        assert!(name == "a[0]" && share > 0.99, "{name} {share}");
-        assert_eq!(widest_column(&Batch::empty(0, 0)), None);
+        let names = ColumnNames { act: vec!["valve".into(), "pump".into()], ..ColumnNames::default() };
+        let (name, share) = widest_column(&rows, &names).unwrap();
+        assert!(name == "act[0] (valve)" && share > 0.99, "{name} {share}");
+        assert_eq!(widest_column(&Batch::empty(0, 0), &names), None);
     }
 }

@@ -157,6 +157,7 @@ impl<'a> Session<'a> {
         let termination = cfg.termination_for(self.data)?;
         let fit = FitRequest {
             rows: &self.data.rows,
+            names: &self.data.names,
             config: &cfg.ensemble,
             termination: &termination,
             seed: cfg.seed.unwrap_or(self.seed),

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 
 /// Every column has one entry a row, and there is at least one row.
 pub(super) fn check_lengths(columns: &FileColumns, path: &Path) -> Result<()> {
-    let names = &columns.names;
+    let names = &columns.keys;
     let (first, n) = (&names.obs[0], columns.obs.nrows());
     if n == 0 {
         let hint = "the log is empty: record some transitions first";
@@ -44,7 +44,7 @@ pub(super) fn check_lengths(columns: &FileColumns, path: &Path) -> Result<()> {
 
 /// No NaN, no infinity; the message names the first.
 pub(super) fn check_finite(columns: &FileColumns, path: &Path, format: Format) -> Result<()> {
-    let names = &columns.names;
+    let names = &columns.keys;
     let rew = columns.rew.view().insert_axis(Axis(1));
     let matrices = [
         (&names.obs[..], Some(columns.obs.view())),

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use ndarray::{Array1, Array2, Axis};
+use ndarray::{Array1, Array2, ArrayView1, Axis};
 
+use super::column_names::ColumnNames;
 use super::formats::Format;
 use crate::batch::Batch;
 use crate::checksum::Checksum;
@@ -19,6 +20,8 @@ pub struct Dataset {
     pub name: String,
     /// Which file layout it was read from.
     pub format: Format,
+    /// What the file calls the columns; empty where it does not say.
+    pub names: ColumnNames,
     /// The transitions, in the file's order.
     pub rows: Batch,
     /// What was added to every reward after reading.
@@ -120,6 +123,16 @@ impl Dataset {
         Ok(())
     }
 
+    /// Every column of observations and actions, and the reward, with labels for messages: `obs[3] (p_tank)`, `act[0]`,
+    /// `reward`.
+    pub fn columns(&self) -> impl Iterator<Item = (String, ArrayView1<'_, f32>)> {
+        let obs = self.rows.obs.columns().into_iter().enumerate();
+        let act = self.rows.act.columns().into_iter().enumerate();
+        let obs = obs.map(|(j, column)| (self.names.obs_label(j), column));
+        let act = act.map(|(j, column)| (self.names.act_label(j), column));
+        obs.chain(act).chain([("reward".to_string(), self.rows.rew.view())])
+    }
+
     /// The mean reward of a step, where that is a cost and an end is no goal: then a policy gains by failing soon. `None` where
     /// living on pays, where nothing ends, or where ends are rewarded.
     pub fn ending_pays(&self) -> Option<f64> {
@@ -212,6 +225,7 @@ impl Dataset {
         Self {
             name: self.name.clone(),
             format: self.format,
+            names: self.names.clone(),
             rows: self.rows.select(&picks),
             reward_shift: self.reward_shift,
             units: self.units.clone(),

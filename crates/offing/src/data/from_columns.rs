@@ -7,7 +7,7 @@ use ndarray::Array1;
 use super::dataset::Dataset;
 use super::formats::Format;
 use super::options::ReadOptions;
-use super::transitions::{ColumnNames, FileColumns, assemble};
+use super::transitions::{FileColumns, FileKeys, assemble};
 use crate::batch::Mat;
 use crate::error::Result;
 
@@ -51,8 +51,8 @@ impl Dataset {
     /// Columns of different lengths, values that are not finite, no transition at all.
     pub fn from_columns(name: &str, columns: LogColumns) -> Result<Self> {
         let LogColumns { obs, act, rew, next_obs, done, timeout } = columns;
-        let names = ColumnNames::of_arrays("observations", "actions", "rewards", "next_observations");
-        let columns = FileColumns { obs, act, rew, next_obs, done, timeout, names, ..FileColumns::default() };
+        let keys = FileKeys::of_arrays("observations", "actions", "rewards", "next_observations");
+        let columns = FileColumns { obs, act, rew, next_obs, done, timeout, keys, ..FileColumns::default() };
         let options = ReadOptions { name: Some(name.into()), ..ReadOptions::default() };
         assemble(columns, Path::new(name), Format::NPZ, &options)
     }

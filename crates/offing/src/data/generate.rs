@@ -211,6 +211,7 @@ impl RecordedRows {
         };
         let next_obs = "recorded by the simulator".into();
         Ok(Dataset {
+            names: Default::default(),
             name: name.into(),
             format: Format::D4RL,
             rows,

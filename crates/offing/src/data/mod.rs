@@ -4,12 +4,14 @@
 
 pub mod audit;
 pub mod catalogue;
+pub mod compare;
 pub mod generate;
 pub mod policy_set;
 pub mod published;
 pub mod resolve;
 
 mod checks;
+mod column_names;
 mod dataset;
 mod formats;
 mod from_columns;
@@ -22,6 +24,7 @@ mod step_model;
 mod transitions;
 mod unknown_columns;
 
+pub use column_names::ColumnNames;
 pub use dataset::{Dataset, Ends, ReadReport, SimColumns};
 pub use formats::{ActionFile, Format, Observations, read, read_npy, recorded_policy, write, write_npy};
 pub use from_columns::LogColumns;

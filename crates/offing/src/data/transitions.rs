@@ -15,6 +15,7 @@ use std::path::Path;
 use ndarray::{Array1, ArrayView1, Axis};
 
 use super::checks::{check_finite, check_lengths};
+use super::column_names::ColumnNames;
 use super::dataset::{Dataset, Ends, ReadReport, SimColumns};
 use super::formats::Format;
 use super::messages::escaped;
@@ -38,23 +39,25 @@ pub(super) struct FileColumns {
     /// Counts up by one within an episode.
     pub(super) step: Option<Vec<i64>>,
     pub(super) sim: Option<SimColumns>,
+    pub(super) keys: FileKeys,
+    /// What the columns are called, where the file says more than their places.
     pub(super) names: ColumnNames,
     pub(super) ignored: Vec<String>,
     pub(super) notes: Vec<String>,
     pub(super) meta: BTreeMap<String, String>,
 }
 
-/// What the columns are called in the file, for messages: one name for a whole matrix, or one a column.
+/// Under which keys the file holds the columns, for messages: one for a whole matrix, or one a column.
 #[derive(Default)]
-pub(super) struct ColumnNames {
+pub(super) struct FileKeys {
     pub(super) obs: Vec<String>,
     pub(super) act: Vec<String>,
     pub(super) rew: String,
     pub(super) next_obs: Vec<String>,
 }
 
-impl ColumnNames {
-    /// One name for each matrix.
+impl FileKeys {
+    /// One key for each matrix.
     pub(super) fn of_arrays(obs: &str, act: &str, rew: &str, next_obs: &str) -> Self {
         Self {
             obs: vec![obs.into()],
@@ -101,7 +104,9 @@ pub(super) fn assemble(
     let cut = cut_after(&columns, &kept, &follows);
     let terminals = |rows: &mut dyn Iterator<Item = usize>| rows.filter(|&i| columns.done[i]).count();
     let dropped_terminals = terminals(&mut (0..rows_in_file)) - terminals(&mut kept.iter().copied());
-    let FileColumns { obs, act, rew, next_obs, done, timeout, sim, .. } = columns;
+    let kept_names = ColumnNames::from_meta(&mut columns.meta);
+    let FileColumns { obs, act, rew, next_obs, done, timeout, sim, names, .. } = columns;
+    let names = if names.is_empty() { kept_names } else { names };
     let mut timeout = timeout.unwrap_or_else(|| Array1::from_elem(rows_in_file, false));
     for row in cut {
         timeout[row] |= !done[row];
@@ -125,6 +130,7 @@ pub(super) fn assemble(
     Ok(Dataset {
         name,
         format,
+        names: names.fitting(rows.obs_dim(), rows.act_dim()),
         reward_shift: 0.0,
         units: None,
         rows: if whole { rows } else { rows.select(&kept) },

@@ -18,6 +18,7 @@ use super::termination::TerminationConfig;
 use super::trainer::{FitProgress, FitReport, Trainer};
 use crate::batch::Batch;
 use crate::checksum::{Checksum, of_bytes};
+use crate::data::ColumnNames;
 use crate::error::{Error, Result, bad_file, invalid};
 use crate::home::{Home, write_atomic, write_json};
 use crate::nn::{Tensors, ThreadPool};
@@ -41,6 +42,8 @@ pub struct FitRequest<'a> {
     pub rows: &'a Batch,
     /// Size and training of the ensemble.
     pub config: &'a EnsembleConfig,
+    /// What the columns are called, for conditions that use the names. Not part of the key.
+    pub names: &'a ColumnNames,
     /// When an imagined episode ends. Not part of the key: it is built anew each time.
     pub termination: &'a TerminationConfig,
     /// Seed of everything random.
@@ -108,7 +111,7 @@ fn fit_cached_every(
     // Before any hash or lock: rows or values that cannot be trained on.
     fit.config.validate()?;
     check_rows(fit.rows)?;
-    let termination = fit.termination.build(fit.rows, fit.seed)?;
+    let termination = fit.termination.build(fit.rows, fit.names, fit.seed)?;
     let key = key(&fit)?;
     let _lock = home.lock_or_notify("models", &key, || {
         progress(FitEvent::Note("another process is fitting this model; waiting for it".into()))
@@ -264,9 +267,10 @@ mod tests {
     }
 
     const NEVER: TerminationConfig = TerminationConfig::Never {};
+    static NONE: ColumnNames = ColumnNames { obs: Vec::new(), act: Vec::new() };
 
     fn fit<'a>(rows: &'a Batch, config: &'a EnsembleConfig) -> FitRequest<'a> {
-        FitRequest { rows, config, termination: &NEVER, seed: 5 }
+        FitRequest { rows, names: &NONE, config, termination: &NEVER, seed: 5 }
     }
 
     fn bytes(found: &CachedModel) -> Vec<u8> {

@@ -4,6 +4,9 @@
 //! action. There are numbers, `+ - * /`, `abs sqrt min max`, `max_abs(obs)` and `max_abs(obs[1..])` for the largest
 //! magnitude, comparisons (also chained), `&& || !` and parentheses.
 //!
+//! Where the log names its columns, so may a condition: `p_tank` is that entry of s', or of the action; `prev.p_tank` is
+//! the one of s; `obs[tank pressure]` and `act[valve 1]` are for names that are no single word.
+//!
 //! ```
 //! use offing::dynamics::Expression;
 //! let alive = Expression::parse("obs[0] > 0.7 && abs(obs[1]) < 0.2 && max_abs(obs) < 100", 3, 1).unwrap();
@@ -16,7 +19,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::data::ColumnNames;
 use crate::error::{Error, Result, invalid};
+
+mod names;
 
 /// A condition on (s, a, s').
 #[derive(Clone)]
@@ -60,8 +66,19 @@ impl Parsed {
 
 impl Expression {
     /// Reads a condition for states of `obs_dim` and actions of `act_dim` entries.
+    ///
+    /// # Errors
+    /// A text that is no condition, or an index beyond the widths.
     pub fn parse(text: &str, obs_dim: usize, act_dim: usize) -> Result<Self> {
-        let mut parser = Parser { text, at: 0, obs_dim, act_dim, depth: 0 };
+        Self::parse_named(text, obs_dim, act_dim, &ColumnNames::default())
+    }
+
+    /// Reads a condition that may use the names of columns.
+    ///
+    /// # Errors
+    /// As [`Expression::parse`], and a name that no column has, or more than one.
+    pub fn parse_named(text: &str, obs_dim: usize, act_dim: usize, names: &ColumnNames) -> Result<Self> {
+        let mut parser = Parser { text, at: 0, obs_dim, act_dim, names, depth: 0 };
         let value = parser.either()?;
         parser.skip_spaces();
         if parser.at < text.len() {
@@ -92,6 +109,7 @@ struct Parser<'a> {
     at: usize,
     obs_dim: usize,
     act_dim: usize,
+    names: &'a ColumnNames,
     /// How deep parentheses go: the parser calls itself, and a file must not overflow the stack.
     depth: usize,
 }
@@ -195,9 +213,9 @@ impl Parser<'_> {
         if rest.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
             return self.literal();
         }
-        let word: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-        let start = self.at;
+        let (word, start) = (self.word(), self.at);
         self.at += word.len();
+        self.refuse_reserved(&word)?;
         match word.as_str() {
             "true" => Ok(Parsed::condition(|_| true)),
             "false" => Ok(Parsed::condition(|_| false)),
@@ -208,16 +226,16 @@ impl Parser<'_> {
             "max_abs" => self.max_abs(),
             "obs" | "prev" | "act" => {
                 let (vector, size) = self.vector(&word);
-                self.expect("[")?;
-                let index = self.index(&word, size)?;
-                self.expect("]")?;
+                let index = self.entry(&word, size)?;
                 Ok(Parsed::number(move |step| f64::from(vector(step)[index])))
             }
-            _ => {
-                self.at = start;
-                Err(self.wrong("a number, obs[i], prev[i], act[i], abs, sqrt, min, max, max_abs or `(`"))
-            }
+            _ => self.column(&word, start),
         }
+    }
+
+    /// The letters, digits and underscores that come next.
+    fn word(&self) -> String {
+        self.text[self.at..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
     }
 
     /// The vector of that name and how many entries it has.

@@ -215,6 +215,7 @@ mod tests {
             rows.next_obs.row_mut(i).iter_mut().zip(env.obs()).for_each(|(to, v)| *to = *v as f32);
         }
         Dataset {
+            names: Default::default(),
             name: "point-mass".into(),
             format: Format::NPZ,
             rows,

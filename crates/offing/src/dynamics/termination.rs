@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::expression::Expression;
 use super::learnt::{LearnedConfig, LearnedTermination};
 use crate::batch::{Batch, Mat};
+use crate::data::ColumnNames;
 use crate::error::{Error, Result, invalid, require};
 use crate::tasks::{self, TaskTermination};
 use crate::units::Units;
@@ -48,7 +49,8 @@ pub enum TerminationConfig {
     /// Alive while the condition `alive` holds.
     Expression {
         /// The condition, for example `obs[0] > 0.7 && abs(obs[1]) < 0.2`. `obs` is the state after the step, `prev` the one
-        /// before it, `act` the action. It knows `+ - * /`, comparisons, `&& || !`, `abs sqrt min max` and `max_abs(obs)`.
+        /// before it, `act` the action. It knows `+ - * /`, comparisons, `&& || !`, `abs sqrt min max` and `max_abs(obs)`. Where
+        /// the data name their columns, so may it: `p_tank < 1.6e5 && prev.p_tank > 0`.
         alive: String,
     },
     /// Learnt from the data's own terminals.
@@ -97,15 +99,16 @@ impl TerminationConfig {
     }
 
     /// Finds what is wrong with the rule for states of these rows, without training anything.
-    pub fn validate_for(&self, rows: &Batch) -> Result<()> {
+    pub fn validate_for(&self, rows: &Batch, names: &ColumnNames) -> Result<()> {
         match self {
             Self::Learnt { classifier } => classifier.validate_for(rows),
-            other => other.build(rows, 0).map(drop),
+            other => other.build(rows, names, 0).map(drop),
         }
     }
 
-    /// Builds the rule for states of these rows; only a learnt one looks at more than their widths.
-    pub fn build(&self, rows: &Batch, seed: u64) -> Result<Termination> {
+    /// Builds the rule for states of these rows; only a learnt one looks at more than their widths. A condition may use
+    /// the names of their columns.
+    pub fn build(&self, rows: &Batch, names: &ColumnNames, seed: u64) -> Result<Termination> {
         let obs = rows.obs_dim();
         let body = match self {
             Self::Hopper {} => Some("hopper"),
@@ -122,7 +125,7 @@ impl TerminationConfig {
         }
         Ok(match self {
             Self::Expression { alive } => {
-                let parsed = Expression::parse(alive, obs, rows.act_dim());
+                let parsed = Expression::parse_named(alive, obs, rows.act_dim(), names);
                 Termination::Alive(parsed.map_err(|e| invalid!("model.termination.alive: {e}"))?)
             }
             Self::Learnt { classifier } => {
@@ -190,8 +193,10 @@ mod tests {
         Batch::empty(width, 1)
     }
 
+    static NONE: ColumnNames = ColumnNames { obs: Vec::new(), act: Vec::new() };
+
     fn done(cfg: &TerminationConfig, next: &[f32]) -> bool {
-        let rule = cfg.build(&rows(next.len()), 0).unwrap();
+        let rule = cfg.build(&rows(next.len()), &NONE, 0).unwrap();
         let next = Array2::from_shape_vec((1, next.len()), next.to_vec()).unwrap();
         rule.done(&Mat::zeros(next.raw_dim()), &array![[0.0]], &next)[0]
     }
@@ -255,7 +260,7 @@ mod tests {
         assert!(read(r#"{"kind": "antmaze", "goal": [1, 2]}"#).is_ok());
         assert!(read(r#"{"kind": "hopper", "goal": [1, 2]}"#).is_err(), "unknown keys are refused");
         assert!(read(r#"{"kind": "learnt", "classifier": {"updates": 10}}"#).is_ok());
-        let narrow = TerminationConfig::Hopper {}.build(&rows(1), 0).unwrap_err().to_string();
+        let narrow = TerminationConfig::Hopper {}.build(&rows(1), &NONE, 0).unwrap_err().to_string();
         assert!(narrow.contains("at least 2"), "{narrow}");
     }
 
@@ -271,13 +276,37 @@ mod tests {
             (r#"{"kind": "learnt", "classifier": {"lr": 0}}"#, "classifier.lr"),
         ] {
             let cfg: TerminationConfig = serde_json::from_str(text).unwrap();
-            let error = cfg.validate_for(&some).unwrap_err().to_string();
+            let error = cfg.validate_for(&some, &NONE).unwrap_err().to_string();
             assert!(error.contains(word) && !error.contains('{'), "{error}");
         }
         let learnt = TerminationConfig::Learnt { classifier: LearnedConfig::default() };
-        learnt.validate_for(&some).unwrap();
-        let error = learnt.validate_for(&two_rows()).unwrap_err().to_string();
+        learnt.validate_for(&some, &NONE).unwrap();
+        let error = learnt.validate_for(&two_rows(), &NONE).unwrap_err().to_string();
         assert!(error.contains("found 0 and 2"), "{error}");
+    }
+
+    #[test]
+    fn a_condition_with_names_speaks_of_the_log_s_units() {
+        let alive =
+            TerminationConfig::Expression { alive: "p_tank < 1.6e5 && prev.p_tank > 0 && valve < 30".into() };
+        let logged = Batch {
+            obs: array![[293.0, 1.0e5], [295.0, 1.2e5], [291.0, 1.4e5]],
+            act: array![[0.0], [20.0], [40.0]],
+            next_obs: array![[293.0, 1.5e5], [295.0, 1.7e5], [291.0, 1.5e5]],
+            rew: Array1::zeros(3),
+            done: vec![false; 3].into(),
+        };
+        let names = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
+        let names = ColumnNames { obs: names("t_in p_tank"), act: names("valve") };
+        let rule = alive.build(&logged, &names, 0).unwrap();
+        let want = ndarray::arr1(&[false, true, true]);
+        assert_eq!(rule.done(&logged.obs, &logged.act, &logged.next_obs), want);
+        let units = Units::of(&logged, None).unwrap();
+        let mut inward = logged.clone();
+        units.rows_inward(&mut inward);
+        assert_eq!(rule.in_units(&units).done(&inward.obs, &inward.act, &inward.next_obs), want);
+        let error = alive.validate_for(&logged, &NONE).unwrap_err().to_string();
+        assert!(error.starts_with("model.termination.alive: condition") && !error.contains('\n'), "{error}");
     }
 
     fn two_rows() -> Batch {

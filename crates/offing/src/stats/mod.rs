@@ -81,10 +81,35 @@ pub fn largest(values: &[f64], share: f64) -> Vec<bool> {
 pub fn quantile(values: &[f64], q: f64) -> f64 {
     let mut sorted: Vec<f64> = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
+    quantile_sorted(&sorted, q)
+}
+
+/// [`quantile`] of values that are in order already, for columns too long to sort for every question.
+pub fn quantile_sorted(sorted: &[f64], q: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
     let at = q.clamp(0.0, 1.0) * last as f64;
     let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
     if low == high { low } else { low + (high - low) * at.fract() }
+}
+
+/// The two-sample Kolmogorov–Smirnov distance of values in order: the largest difference of their distribution functions. NaN
+/// where one side has no values.
+pub fn kolmogorov_smirnov(a: &[f64], b: &[f64]) -> f64 {
+    if a.is_empty() || b.is_empty() {
+        return f64::NAN;
+    }
+    let (mut i, mut j, mut most) = (0, 0, 0.0f64);
+    while i < a.len() && j < b.len() {
+        let at = a[i].min(b[j]);
+        while i < a.len() && a[i] <= at {
+            i += 1;
+        }
+        while j < b.len() && b[j] <= at {
+            j += 1;
+        }
+        most = most.max((i as f64 / a.len() as f64 - j as f64 / b.len() as f64).abs());
+    }
+    most
 }
 
 /// A statistic with its bootstrap interval.

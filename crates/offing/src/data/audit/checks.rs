@@ -319,17 +319,12 @@ fn actions_out_of_range(data: &Dataset) -> AuditFinding {
 }
 
 fn constant_columns(data: &Dataset) -> AuditFinding {
-    let columns = columns_of("obs", &data.rows.obs).chain(columns_of("act", &data.rows.act));
+    let columns = data.columns().take(data.rows.obs_dim() + data.rows.act_dim());
     let some = columns.filter(|(_, c)| is_constant(*c) && !degenerate::all_identical(data));
     let names: Vec<String> = some.map(|(name, _)| name).collect();
     let places: Vec<usize> = (0..names.len()).collect();
     let detail = format!("{} never change; standardisation leaves them as they are", first_few(&names, 6));
     AuditFinding { first_row: None, ..about("constant columns", Severity::Note, &places, detail) }
-}
-
-/// The columns of a matrix with names such as `obs[3]`.
-fn columns_of<'a>(name: &str, matrix: &'a Mat) -> impl Iterator<Item = (String, ArrayView1<'a, f32>)> {
-    matrix.columns().into_iter().enumerate().map(move |(j, column)| (format!("{name}[{j}]"), column))
 }
 
 fn is_constant(column: ArrayView1<f32>) -> bool {

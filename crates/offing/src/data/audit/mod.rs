@@ -5,6 +5,7 @@
 //! unmarked episode ends, values that are not numbers.
 
 mod checks;
+mod columns;
 mod drop_bad;
 mod statistics;
 
@@ -15,6 +16,7 @@ use serde::Serialize;
 use super::{Dataset, ReadReport};
 use crate::tasks::reference;
 pub use checks::teleport_rows;
+pub use columns::ColumnStatistics;
 pub use drop_bad::{Dropped, drop_bad};
 pub use statistics::Statistics;
 
@@ -83,11 +85,7 @@ impl Audit {
 
 /// Audits a dataset. `horizon` is the task's time limit where it is known.
 pub fn audit(data: &Dataset, horizon: Option<usize>) -> Audit {
-    let finished: Vec<_> = data.episodes.iter().filter_map(|e| played(data, e, horizon)).collect();
-    let returns: Vec<f64> = (finished.iter())
-        .map(|e| data.rows.rew.slice(ndarray::s![e.start..e.end]).iter().map(|&r| f64::from(r)).sum())
-        .collect();
-    let lengths: Vec<f64> = finished.iter().map(|e| e.len() as f64).collect();
+    let (returns, lengths) = returns_and_lengths(data, horizon);
     let episode_return = Statistics::of(&returns);
     let rewards: Vec<f64> = data.rows.rew.iter().map(|&r| f64::from(r)).collect();
     Audit {
@@ -104,6 +102,14 @@ pub fn audit(data: &Dataset, horizon: Option<usize>) -> Audit {
         episode_length: Statistics::of(&lengths),
         findings: checks::all(data, horizon),
     }
+}
+
+/// Returns and lengths of the finished episodes.
+pub(super) fn returns_and_lengths(data: &Dataset, horizon: Option<usize>) -> (Vec<f64>, Vec<f64>) {
+    let finished: Vec<_> = data.episodes.iter().filter_map(|e| played(data, e, horizon)).collect();
+    let rewards = |e: &Range<usize>| data.rows.rew.slice(ndarray::s![e.start..e.end]).to_vec();
+    let returns = finished.iter().map(|e| rewards(e).iter().map(|&r| f64::from(r)).sum());
+    (returns.collect(), finished.iter().map(|e| e.len() as f64).collect())
 }
 
 /// The rows of an episode that its return counts: up to the first terminal, or all of them when a time limit ended it.

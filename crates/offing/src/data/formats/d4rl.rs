@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::super::dataset::{Dataset, SimColumns};
 use super::super::messages::some_names;
 use super::super::options::ReadOptions;
-use super::super::transitions::{ColumnNames, FileColumns, assemble};
+use super::super::transitions::{FileColumns, FileKeys, assemble};
 use super::super::unknown_columns::{self, Absent};
 use super::arrays::{OutArray, StoredArray};
 use super::hdf5::{Hdf5, SIGNATURE};
@@ -92,7 +92,7 @@ pub(super) fn read_keyed<'a>(
         done: take(done).flags()?,
         timeout: timeout.map(|key| take(key).flags()).transpose()?,
         sim: SimColumns::from_columns(sim),
-        names: ColumnNames::of_arrays(obs, act, rew, next_obs.unwrap_or_default()),
+        keys: FileKeys::of_arrays(obs, act, rew, next_obs.unwrap_or_default()),
         notes: unused_note(&ignored, next_obs.is_none(), timeout.is_none()),
         ignored,
         ..FileColumns::default()
@@ -122,7 +122,7 @@ fn write(data: &Dataset, path: &Path) -> Result<()> {
         for (key, array) in keyed_arrays(data) {
             writer.put(key, array)?;
         }
-        writer.texts("metadata", &data.meta)?;
+        writer.texts("metadata", &data.names.added_to(&data.meta))?;
         writer.close()
     })
 }

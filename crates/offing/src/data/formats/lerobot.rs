@@ -9,10 +9,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ndarray::{Array1, Array2, Axis, concatenate};
+use serde_json::Value;
 
+use super::super::column_names::ColumnNames;
 use super::super::dataset::Dataset;
 use super::super::options::ReadOptions;
-use super::super::transitions::{ColumnNames, FileColumns, assemble};
+use super::super::transitions::{FileColumns, FileKeys, assemble};
 use super::arrays::stacked;
 use super::d4rl::missing;
 use super::parquet_arrays::ParquetArrays;
@@ -82,12 +84,42 @@ fn read(dir: &Path, options: &ReadOptions) -> Result<Dataset> {
         timeout: Some(timeout),
         episode: Some(parts.iter().flat_map(|p| &p.episode).copied().collect()),
         step: Some(parts.iter().flat_map(|p| &p.frame).copied().collect()),
-        names: ColumnNames::of_arrays(&layout.obs[0], ACT, REW, ""),
+        keys: FileKeys::of_arrays(&layout.obs[0], ACT, REW, ""),
+        names: names(dir, &layout.obs, parts.first()),
         ignored: layout.ignored,
         notes: layout.notes,
         ..FileColumns::default()
     };
     assemble(columns, dir, Format::LEROBOT, options)
+}
+
+/// What `meta/info.json` calls the entries of each feature: a list of names, or one list under a word such as `motors`. Names
+/// are an extra: what cannot be understood is left out.
+fn names(dir: &Path, obs: &[String], frames: Option<&Frames>) -> ColumnNames {
+    let info = fs::read(dir.join("meta/info.json")).ok();
+    let info: Value = info.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+    let of = |key: &str, width: usize| -> Option<Vec<String>> {
+        let names = &info["features"][key]["names"];
+        let list = match names.as_object() {
+            Some(lists) if lists.len() == 1 => lists.values().next()?.as_array()?,
+            _ => names.as_array()?,
+        };
+        let names: Option<Vec<String>> = list.iter().map(|name| Some(name.as_str()?.to_string())).collect();
+        names.filter(|names| names.len() == width)
+    };
+    let Some(frames) = frames else { return ColumnNames::default() };
+    let parts: Vec<_> =
+        obs.iter().zip(&frames.widths).map(|(key, &width)| (key, width, of(key, width))).collect();
+    let act = of(ACT, frames.act.ncols()).unwrap_or_default();
+    if parts.iter().all(|(.., names)| names.is_none()) {
+        return ColumnNames { obs: Vec::new(), act };
+    }
+    let numbered = |key: &str, width: usize| {
+        let word = key.rsplit('.').next().unwrap_or(key).to_string();
+        (0..width).map(|i| format!("{word}_{i}")).collect()
+    };
+    let obs = parts.into_iter().flat_map(|(key, width, names)| names.unwrap_or_else(|| numbered(key, width)));
+    ColumnNames { obs: obs.collect(), act }
 }
 
 /// Every Parquet file below `dir`, by path: the order of the frames.
@@ -170,6 +202,8 @@ impl FrameLayout {
 /// The columns of one file.
 struct Frames {
     obs: Mat,
+    /// Of the observation's parts.
+    widths: Vec<usize>,
     act: Mat,
     rew: Array1<f32>,
     done: Option<Array1<bool>>,
@@ -198,6 +232,7 @@ impl Frames {
         for key in &layout.obs {
             parts.push(file.array(key)?.flat_matrix()?);
         }
+        let widths = parts.iter().map(|part| part.ncols()).collect();
         let views: Vec<_> = parts.iter().map(|part| part.view()).collect();
         let uneven =
             || Error::key(path, "observation", "as many rows in each column", "others", "get it again");
@@ -209,6 +244,7 @@ impl Frames {
         let (done, success, truncated) = (flags(DONE)?, flags(SUCCESS)?, flags(TRUNCATED)?);
         Ok(Self {
             obs,
+            widths,
             act,
             rew,
             done,
@@ -285,6 +321,21 @@ mod tests {
         let state =
             ReadOptions { minari_obs: Some(vec!["observation.state".into()]), ..ReadOptions::default() };
         assert_eq!(super::super::read(dir.path(), &state).unwrap().rows.obs_dim(), 2);
+    }
+
+    #[test]
+    fn names_come_from_the_description_of_the_features() {
+        let dir = tempfile::tempdir().unwrap();
+        dataset(dir.path(), &[("chunk-000/file-000.parquet", frames(0.0, 10.0, 4, Vec::new()))]);
+        let zero = ReadOptions { zero_rewards: true, ..ReadOptions::default() };
+        let read = || super::super::read(dir.path(), &zero).unwrap().names;
+        assert!(read().is_empty());
+        let info = r#"{"features": {"observation.state": {"names": {"motors": ["pan", "lift"]}}, "action": {"names": ["pan"]}}}"#;
+        fs::write(dir.path().join("meta/info.json"), info).unwrap();
+        assert_eq!(read().obs, ["environment_state_0", "pan", "lift"]);
+        assert_eq!(read().act, ["pan"]);
+        fs::write(dir.path().join("meta/info.json"), info.replace("\"lift\"", "7")).unwrap();
+        assert!(read().obs.is_empty(), "other things than names are no names");
     }
 
     #[test]

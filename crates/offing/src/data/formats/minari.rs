@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::super::dataset::{Dataset, SimColumns};
 use super::super::memory::check_fits;
 use super::super::options::ReadOptions;
-use super::super::transitions::{ColumnNames, FileColumns, assemble};
+use super::super::transitions::{FileColumns, FileKeys, assemble};
 use super::d4rl::{missing, sim_keys};
 use super::hdf5::{Hdf5, SIGNATURE};
 use super::minari_parts::{EpisodeArrays, EpisodeParts};
@@ -403,7 +403,7 @@ fn join(episodes: &[MinariEpisode], path: &Path, layout: EpisodeLayout) -> Resul
         timeout: Some(episodes.iter().flat_map(|e| &e.timeout).copied().collect()),
         episode: Some(episodes.iter().flat_map(|e| e.rew.iter().map(|_| e.number as i64)).collect()),
         sim: SimColumns::from_columns(sim.collect::<Result<Vec<_>>>()?),
-        names: ColumnNames::of_arrays("observations", "actions", REWARDS, "observations"),
+        keys: FileKeys::of_arrays("observations", "actions", REWARDS, "observations"),
         ignored: layout.ignored,
         notes: layout.notes,
         ..FileColumns::default()

@@ -108,7 +108,7 @@ fn put_episode(writer: &Hdf5Writer<'_>, data: &Dataset, number: usize, episode: 
 
 fn metadata(data: &Dataset, episodes: usize, bytes: u64) -> String {
     let mut entries: BTreeMap<String, Value> = BTreeMap::new();
-    for (key, text) in &data.meta {
+    for (key, text) in &data.names.added_to(&data.meta) {
         let parsed = NOT_TEXT.contains(&key.as_str()).then(|| serde_json::from_str(text).ok()).flatten();
         entries.insert(key.clone(), parsed.unwrap_or_else(|| Value::String(text.clone())));
     }

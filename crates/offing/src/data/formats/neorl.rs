@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 use super::super::dataset::{Dataset, SimColumns};
 use super::super::options::ReadOptions;
-use super::super::transitions::{ColumnNames, FileColumns, assemble};
+use super::super::transitions::{FileColumns, FileKeys, assemble};
 use super::super::unknown_columns;
 use super::arrays::StoredArray;
 use super::d4rl::{sim_arrays, sim_keys};
@@ -79,7 +79,7 @@ fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
         timeout: truncated,
         episode,
         sim: SimColumns::from_columns(sim),
-        names: ColumnNames::of_arrays(OBS, ACT, REW, NEXT_OBS),
+        keys: FileKeys::of_arrays(OBS, ACT, REW, NEXT_OBS),
         notes: unknown_columns::note(&ignored, &[]).into_iter().collect(),
         ignored,
         ..FileColumns::default()

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use super::super::checks::check_lengths;
 use super::super::dataset::{Dataset, SimColumns};
 use super::super::options::ReadOptions;
-use super::super::transitions::{ColumnNames, FileColumns, assemble};
+use super::super::transitions::{FileColumns, FileKeys, assemble};
 use super::super::unknown_columns;
 use super::arrays::StoredArray;
 use super::{Format, npz, row_number};
@@ -101,7 +101,7 @@ fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
         done: goes_on.map_or_else(|| Array1::from_elem(rows, false), |mask| mask.map(|&goes_on| !goes_on)),
         timeout: Some(last),
         sim: SimColumns::from_columns(sim),
-        names: ColumnNames::of_arrays(OBS, ACT, REW, NEXT_OBS),
+        keys: FileKeys::of_arrays(OBS, ACT, REW, NEXT_OBS),
         notes,
         ignored,
         ..FileColumns::default()

@@ -26,8 +26,8 @@ const GROUP_ROWS: usize = 1 << 17;
 pub(super) const META_PREFIX: &str = "offing.";
 
 /// Writes `data` as a Parquet table of plain columns (`obs_0 … act_0 … reward next_obs_0 … terminal timeout episode
-/// step`, simulator states as `qpos_0 …`), snappy-compressed; [`Dataset::meta`] goes into the file's key-value
-/// metadata.
+/// step`, simulator states as `qpos_0 …`), snappy-compressed; [`Dataset::meta`] and the names of the
+/// columns go into the file's key-value metadata.
 pub(super) fn write(data: &Dataset, path: &Path) -> Result<()> {
     replace_atomic(path, |temporary| {
         let file = File::create(temporary).map_err(|e| Error::io(path, "write", e))?;
@@ -46,7 +46,8 @@ fn write_table(data: &Dataset, file: File) -> std::result::Result<(), ParquetErr
         };
         (name.as_str(), physical)
     });
-    let meta = data.meta.iter().map(|(k, v)| KeyValue::new(format!("{META_PREFIX}{k}"), v.clone())).collect();
+    let meta = data.names.added_to(&data.meta);
+    let meta = meta.into_iter().map(|(k, v)| KeyValue::new(format!("{META_PREFIX}{k}"), v)).collect();
     let mut writer = open(file, "transitions", fields, Some(meta))?;
     let n = data.rows.len();
     for start in (0..n).step_by(GROUP_ROWS) {

@@ -15,7 +15,7 @@ use ndarray::{Array1, Axis, concatenate};
 use super::super::dataset::Dataset;
 use super::super::memory::check_fits;
 use super::super::options::ReadOptions;
-use super::super::transitions::{ColumnNames, FileColumns, assemble};
+use super::super::transitions::{FileColumns, FileKeys, assemble};
 use super::arrays::stacked;
 use super::d4rl::missing;
 use super::hdf5::{Hdf5, SIGNATURE};
@@ -64,7 +64,7 @@ fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     };
     let mut layout = DemoLayout::new(&file, path, first, keys, options)?;
     let mut columns = FileColumns {
-        names: ColumnNames::of_arrays("obs", ACT, REW, "next_obs"),
+        keys: FileKeys::of_arrays("obs", ACT, REW, "next_obs"),
         ignored: layout.ignored(&file),
         notes: std::mem::take(&mut layout.notes),
         ..FileColumns::default()

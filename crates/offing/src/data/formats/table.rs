@@ -5,10 +5,11 @@ use std::path::Path;
 
 use ndarray::{Array1, Array2, ArrayView1};
 
+use super::super::column_names::ColumnNames;
 use super::super::dataset::{Dataset, SimColumns};
 use super::super::messages::{escaped, flags};
 use super::super::options::{ColumnMap, ReadOptions};
-use super::super::transitions::{ColumnNames, FileColumns, assemble};
+use super::super::transitions::{FileColumns, FileKeys, assemble};
 use super::super::unknown_columns;
 use super::Format;
 use super::cells::{Cells, LoadedColumns, Precision};
@@ -125,7 +126,12 @@ impl LoadedTable<'_> {
             episode,
             step: map.step.as_ref().map(|name| self.integers(name)).transpose()?,
             sim: SimColumns::from_columns(sim),
-            names: ColumnNames {
+            // Guessed columns are numbered: their names say no more than their places.
+            names: match options.columns {
+                Some(_) => ColumnNames { obs: map.obs.clone(), act: map.act.clone() },
+                None => ColumnNames::default(),
+            },
+            keys: FileKeys {
                 obs: shown(&map.obs),
                 act: shown(&map.act),
                 rew: escaped(&map.rew),

@@ -3,7 +3,7 @@
 use ndarray::ArrayView1;
 
 use super::super::super::Dataset;
-use super::{AuditFinding, Severity, about, columns_of, first_few};
+use super::{AuditFinding, Severity, about, first_few};
 
 /// Below this nothing is extreme.
 const FLOOR: f32 = 1e6;
@@ -47,9 +47,8 @@ pub(super) fn rare_extreme_rows(data: &Dataset) -> Vec<usize> {
 
 /// Every column of numbers, with its name.
 fn columns(data: &Dataset) -> impl Iterator<Item = (String, ArrayView1<'_, f32>)> {
-    let b = &data.rows;
-    let moved = columns_of("obs", &b.obs).chain(columns_of("act", &b.act));
-    moved.chain(columns_of("next_obs", &b.next_obs)).chain([("reward".into(), b.rew.view())])
+    let next = data.rows.next_obs.columns().into_iter().enumerate();
+    data.columns().chain(next.map(|(j, column)| (data.names.next_obs_label(j), column)))
 }
 
 /// The entries of a column beyond any that a learner copes with.
