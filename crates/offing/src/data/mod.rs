@@ -5,6 +5,7 @@
 pub mod audit;
 pub mod catalogue;
 pub mod generate;
+pub mod neorl2;
 pub mod policy_set;
 pub mod published;
 pub mod resolve;
