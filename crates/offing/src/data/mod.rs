@@ -4,6 +4,7 @@
 
 pub mod audit;
 pub mod catalogue;
+pub mod fetch;
 pub mod generate;
 pub mod neorl2;
 pub mod policy_set;
