@@ -35,7 +35,7 @@ struct Cli {
 enum Command {
     /// The whole way in one command: generate a small dataset, learn from it with SUMO, score the policy, write a report.
     Quickstart(commands::quickstart::Args),
-    /// Generate, list, inspect, audit and convert datasets.
+    /// Generate, fetch, list, inspect, audit and convert datasets.
     #[command(subcommand)]
     Data(commands::data::Data),
     /// Learn a policy from a dataset.

@@ -1,10 +1,18 @@
 //! Ctrl-C and SIGTERM: the first asks a training to save and stop, the second ends the process at once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 static EMBEDDED: AtomicBool = AtomicBool::new(false);
-static KEEPS_NOTHING: AtomicBool = AtomicBool::new(false);
+static KEEPS: AtomicU8 = AtomicU8::new(Keeps::Checkpoint as u8);
+
+/// What is left of a command that is asked to stop.
+#[derive(Clone, Copy)]
+enum Keeps {
+    Checkpoint,
+    Nothing,
+    PartialFiles,
+}
 
 /// Listens from now on. Called by commands that can stop in an orderly way; the others die at once, as programs do.
 pub(crate) fn listen() {
@@ -16,21 +24,31 @@ pub(crate) fn listen() {
         if ASKED.swap(true, Ordering::SeqCst) {
             std::process::exit(130);
         }
-        eprintln!("\n· {}", answer(KEEPS_NOTHING.load(Ordering::SeqCst)));
+        eprintln!("\n· {}", answer(KEEPS.load(Ordering::SeqCst)));
     });
 }
 
 /// What the first Ctrl-C is answered with.
-fn answer(keeps_nothing: bool) -> &'static str {
-    match keeps_nothing {
-        true => "stopping at the next opportunity; nothing is kept (once more to stop at once)",
-        false => "saving a checkpoint, then stopping (once more to stop without)",
+fn answer(keeps: u8) -> &'static str {
+    match keeps {
+        k if k == Keeps::Nothing as u8 => {
+            "stopping at the next opportunity; nothing is kept (once more to stop at once)"
+        }
+        k if k == Keeps::PartialFiles as u8 => {
+            "stopping; what was fetched is kept for the next time (once more to stop at once)"
+        }
+        _ => "saving a checkpoint, then stopping (once more to stop without)",
     }
 }
 
 /// Marks this command as one without checkpoints, so that the answer promises none.
 pub(crate) fn keep_nothing() {
-    KEEPS_NOTHING.store(true, Ordering::SeqCst);
+    KEEPS.store(Keeps::Nothing as u8, Ordering::SeqCst);
+}
+
+/// Marks this command as one that goes on with what it fetched.
+pub(crate) fn keep_partial_files() {
+    KEEPS.store(Keeps::PartialFiles as u8, Ordering::SeqCst);
 }
 
 /// Also stops in an orderly way when standard input ends: whoever started this process has ended.
@@ -63,7 +81,9 @@ mod tests {
 
     #[test]
     fn a_checkpoint_is_promised_only_where_there_is_one() {
-        assert!(answer(false).contains("saving a checkpoint"));
-        assert!(!answer(true).contains("saving") && answer(true).contains("nothing is kept"));
+        let of = |keeps: Keeps| answer(keeps as u8);
+        assert!(of(Keeps::Checkpoint).contains("saving a checkpoint"));
+        assert!(!of(Keeps::Nothing).contains("saving") && of(Keeps::Nothing).contains("nothing is kept"));
+        assert!(of(Keeps::PartialFiles).contains("what was fetched is kept"));
     }
 }

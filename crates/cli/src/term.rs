@@ -124,6 +124,10 @@ pub(crate) const ROWS_BAR: &str = "  {msg} {bar:30} {human_pos}/{human_len} rows
 pub(crate) const TRAINING_BAR: &str = "  {bar:24} {human_pos}/{human_len} · {rate} · {eta} left · {wide_msg}";
 pub(crate) const EPOCH_BAR: &str = "  {msg} {bar:30} {human_pos}/{human_len} updates · {rate}";
 
+/// Bars over the bytes of a file that is fetched, of known and of unknown length.
+pub(crate) const BYTES_BAR: &str = "  {msg} {bar:30} {bytes}/{total_bytes} · {bytes_per_sec} · {eta} left";
+pub(crate) const BYTES_SO_FAR: &str = "  {msg} {bytes} · {bytes_per_sec}";
+
 /// A bar over so much work.
 pub(crate) fn bar(template: &str, total: u64, quiet: bool) -> ProgressBar {
     let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };

@@ -58,7 +58,7 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> String {
 }
 
 /// Bytes as hexadecimal digits.
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 

@@ -66,14 +66,7 @@ impl Home {
         name: &str,
         waiting: impl FnOnce() -> Result<()>,
     ) -> Result<Lock> {
-        let path = self.dir(kind)?.join(format!(".{name}.lock"));
-        let file = match File::options().create(true).write(true).truncate(false).open(&path) {
-            Ok(file) => file,
-            Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
-                return Ok(Lock { _file: None });
-            }
-            Err(e) => return Err(Error::io(&path, "create the lock file", e)),
-        };
+        let Some((path, file)) = self.lock_file(kind, name)? else { return Ok(Lock { _file: None }) };
         match file.try_lock() {
             Ok(()) => return Ok(Lock { _file: Some(file) }),
             Err(TryLockError::WouldBlock) => waiting()?,
@@ -81,6 +74,28 @@ impl Home {
         }
         file.lock().map_err(|e| Error::io(&path, "take the lock", e))?;
         Ok(Lock { _file: Some(file) })
+    }
+
+    /// The lock of one artefact, or `None` while another process holds it: for those who can do something else meanwhile.
+    pub fn try_lock(&self, kind: &str, name: &str) -> Result<Option<Lock>> {
+        let Some((path, file)) = self.lock_file(kind, name)? else { return Ok(Some(Lock { _file: None })) };
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Lock { _file: Some(file) })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(e)) => Err(Error::io(&path, "take the lock", e)),
+        }
+    }
+
+    /// The file to lock; `None` where this user may not write.
+    fn lock_file(&self, kind: &str, name: &str) -> Result<Option<(PathBuf, File)>> {
+        let path = self.dir(kind)?.join(format!(".{name}.lock"));
+        match File::options().create(true).write(true).truncate(false).open(&path) {
+            Ok(file) => Ok(Some((path, file))),
+            Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
+                Ok(None)
+            }
+            Err(e) => Err(Error::io(&path, "create the lock file", e)),
+        }
     }
 }
 
@@ -160,6 +175,7 @@ mod tests {
         let _again = home.lock("datasets", "x").unwrap();
         let other = File::options().write(true).open(dir.path().join("datasets/.x.lock")).unwrap();
         assert!(other.try_lock().is_err(), "a second holder must wait");
+        assert!(home.try_lock("datasets", "x").unwrap().is_none());
         let told = home.lock_or_notify("datasets", "x", || Err(invalid!("told")));
         assert_eq!(told.unwrap_err().to_string(), "told", "who has to wait is told so");
     }

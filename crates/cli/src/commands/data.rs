@@ -1,4 +1,4 @@
-//! `offing data …`: make, list, inspect, audit and convert datasets.
+//! `offing data …`: make, fetch, list, inspect, audit and convert datasets.
 
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,8 @@ use crate::term;
 pub(crate) enum Data {
     /// Generate a dataset by rolling out behaviour policies in the simulator.
     Make(Make),
+    /// Fetch a published dataset of D4RL, Minari or NeoRL-2.
+    Fetch(super::fetch::Args),
     /// Train a behaviour policy in the simulator, with snapshots to generate datasets with.
     Collect(super::collect::Args),
     /// List the datasets on this machine and the names that offing can generate.
@@ -69,7 +71,7 @@ pub(crate) struct Make {
 
 #[derive(Args)]
 pub(crate) struct Named {
-    /// A path, a D4RL or Minari id, or the name of a generated dataset.
+    /// A path, a D4RL, Minari or NeoRL-2 id, or the name of a generated dataset.
     dataset: String,
     #[command(flatten)]
     reading: Reading,
@@ -158,6 +160,7 @@ impl Reading {
 pub(crate) fn run(runtime: &Runtime, command: &Data) -> Result<ExitCode> {
     match command {
         Data::Make(args) => make(runtime, args),
+        Data::Fetch(args) => super::fetch::run(runtime, args),
         Data::Collect(args) => super::collect::run(runtime, args),
         Data::List => list(runtime),
         Data::Info(args) => info(runtime, args),
@@ -206,7 +209,7 @@ fn size(path: &Path) -> String {
 }
 
 /// A size in the unit that leaves something before the point.
-fn bytes(count: u64) -> String {
+pub(super) fn bytes(count: u64) -> String {
     match count {
         0..1_000_000 => format!("{:.1} kB", count as f64 / 1e3),
         _ => format!("{:.1} MB", count as f64 / 1e6),

@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod dynamics;
 pub(crate) mod eval;
 pub(crate) mod export;
+pub(crate) mod fetch;
 pub(crate) mod quickstart;
 pub(crate) mod rank;
 pub(crate) mod report;

@@ -1,7 +1,7 @@
 //! Dataset names: what `hopper-medium`, `hopper-medium-v2` and `./my.hdf5` mean.
 //!
 //! A path always wins. An id that ends in a version (`-v2`) is a published D4RL or Minari dataset in its own cache
-//! directory and nothing else. A name without version is a *generated* dataset, stored as
+//! directory and nothing else. `neorl2:DMSD` is a NeoRL-2 file that `offing data fetch` brought. A name without version is a *generated* dataset, stored as
 //! `datasets/<name>-<rows>-s<seed>-<hash>.hdf5` under offing's home; the hash covers the policies and the physics.
 
 use std::fs;
@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::formats::Format;
+use super::neorl2::{self, NeoRl2File};
+use super::published::PublishedFile;
 use super::transitions::stem;
 use crate::error::{Error, Result, invalid, nearest};
 use crate::home::Home;
@@ -50,6 +52,9 @@ pub enum Origin {
     D4RL,
     /// A published Minari dataset.
     Minari,
+    /// A published NeoRL-2 file.
+    #[serde(rename = "NeoRL-2")]
+    NeoRL2,
     /// A file the user named.
     #[serde(rename = "own")]
     Own,
@@ -61,6 +66,7 @@ impl std::fmt::Display for Origin {
             Self::Generated => "made",
             Self::D4RL => "D4RL",
             Self::Minari => "Minari",
+            Self::NeoRL2 => "NeoRL-2",
             Self::Own => "own",
         })
     }
@@ -140,6 +146,9 @@ impl Catalogue {
         if is_versioned(name) {
             return self.published(name);
         }
+        if name.starts_with(neorl2::PREFIX) {
+            return self.neorl2(name);
+        }
         if looks_like_a_path(name) {
             return Err(Error::file(name, "no such file; check the path"));
         }
@@ -187,7 +196,15 @@ impl Catalogue {
         }
         for path in files(&self.d4rl).into_iter().filter(|p| p.extension().is_some_and(|e| e == "hdf5")) {
             let stem = stem(&path);
-            all.push((d4rl_id(&stem).unwrap_or(stem), Origin::D4RL, path));
+            let published =
+                || PublishedFile::all().find(|file| path.ends_with(file.name)).map(PublishedFile::id);
+            all.push((d4rl_id(&stem).or_else(published).unwrap_or(stem), Origin::D4RL, path));
+        }
+        for file in NeoRl2File::all() {
+            let path = self.neorl2_path(file);
+            if path.is_file() {
+                all.push((file.id(), Origin::NeoRL2, path));
+            }
         }
         minari_datasets(&self.minari, &self.minari, 0, &mut all);
         all.sort();
@@ -205,13 +222,32 @@ impl Catalogue {
             kind: "dataset",
             name: name.into(),
             hint: format!(
-                "an id with a version is a published file: wanted {} in {} or {}/data; copy it there, give its path, or \
-                 leave out the version to generate a set",
+                "an id with a version is a published file: wanted {} in {} or {}/data; get it with `offing data fetch \
+                 {name}`, give its path, or leave out the version to generate a set",
                 candidates.join(" or "),
                 self.d4rl.display(),
                 minari.display()
             ),
         })
+    }
+
+    /// Where the file of a D4RL dataset belongs: where D4RL's own code puts it.
+    pub fn d4rl_path(&self, file: &PublishedFile) -> PathBuf {
+        self.d4rl.join(file.name)
+    }
+
+    /// Where a NeoRL-2 file belongs.
+    pub fn neorl2_path(&self, file: &NeoRl2File) -> PathBuf {
+        self.home.root().join("datasets/neorl2").join(file.name())
+    }
+
+    fn neorl2(&self, name: &str) -> Result<Located> {
+        let path = self.neorl2_path(NeoRl2File::of_id(name)?);
+        if !path.is_file() {
+            let hint = format!("wanted {}; get it with `offing data fetch {name}`", path.display());
+            return Err(Error::Unknown { kind: "dataset", name: name.into(), hint });
+        }
+        Ok(Located::File { path, origin: Origin::NeoRL2 })
     }
 }
 
@@ -246,6 +282,10 @@ fn d4rl_files(id: &str) -> Vec<String> {
     } else if let Some((body, flavour)) = name.split_once('-') {
         files.push(format!("{body}_{}{version}.hdf5", flavour.replace('-', "_")));
     }
+    // D4RL's first medium-replay files are called otherwise.
+    if name.ends_with("-medium-replay") && version.is_empty() {
+        files.extend(PublishedFile::of_id(id).map(|file| file.name.to_string()));
+    }
     files
 }
 
@@ -268,7 +308,13 @@ fn minari_datasets(root: &Path, dir: &Path, depth: usize, all: &mut Vec<(String,
         let id = dir.strip_prefix(root).unwrap_or(dir).to_string_lossy().replace('\\', "/");
         all.push((id, Origin::Minari, dir.to_path_buf()));
     } else if depth < 5 {
-        files(dir).iter().filter(|p| p.is_dir()).for_each(|p| minari_datasets(root, p, depth + 1, all));
+        // What begins with a dot is being fetched.
+        let hidden = |p: &Path| p.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let inside = files(dir);
+        inside
+            .iter()
+            .filter(|p| p.is_dir() && !hidden(p))
+            .for_each(|p| minari_datasets(root, p, depth + 1, all));
     }
 }
 

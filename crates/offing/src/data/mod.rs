@@ -5,7 +5,9 @@
 pub mod audit;
 pub mod catalogue;
 pub mod compare;
+pub mod fetch;
 pub mod generate;
+pub mod neorl2;
 pub mod policy_set;
 pub mod published;
 pub mod resolve;

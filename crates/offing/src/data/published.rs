@@ -7,6 +7,7 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::tasks;
 
 /// Where D4RL publishes its files.
 const ROOT: &str = "http://rail.eecs.berkeley.edu/datasets/offline_rl";
@@ -47,6 +48,31 @@ impl PublishedFile {
     /// All of them.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         PUBLISHED.iter()
+    }
+
+    /// The id of the dataset: `hopper-medium-v2` for `hopper_medium-v2.hdf5`, `hopper-medium-replay-v0` for `hopper_mixed.hdf5`.
+    pub fn id(&self) -> String {
+        let stem = self.name.strip_suffix(".hdf5").unwrap_or(self.name);
+        let maze = stem.strip_suffix("_fixed").unwrap_or(stem);
+        for task in tasks::TASKS {
+            if let Some(flavour) = task.flavours.iter().find(|flavour| flavour.d4rl_file == Some(maze)) {
+                return format!("{}-{}", task.dataset(flavour), if maze == stem { "v0" } else { "v2" });
+            }
+        }
+        let id = stem.replace('_', "-");
+        if self.directory != "gym_mujoco" {
+            return id;
+        }
+        // The first files have no version, and two words of their own.
+        let (body, flavour) = id.split_once('-').unwrap_or((&id, ""));
+        let body = if body == "walker" { "walker2d" } else { body };
+        let flavour = if flavour == "mixed" { "medium-replay" } else { flavour };
+        format!("{body}-{flavour}-v0")
+    }
+
+    /// The file of a dataset's id.
+    pub fn of_id(id: &str) -> Option<&'static Self> {
+        Self::all().find(|file| file.id() == id)
     }
 }
 
@@ -209,6 +235,26 @@ mod tests {
         }
         let hopper = PublishedFile::all().find(|file| file.name == "hopper_medium-v2.hdf5").unwrap();
         assert_eq!(hopper.address(), format!("{ROOT}/gym_mujoco_v2/hopper_medium-v2.hdf5"));
+    }
+
+    #[test]
+    fn every_file_has_an_id_of_its_own() {
+        let ids: std::collections::BTreeSet<String> = PublishedFile::all().map(PublishedFile::id).collect();
+        assert_eq!(ids.len(), PUBLISHED.len());
+        for (id, name) in [
+            ("hopper-medium-v2", "hopper_medium-v2.hdf5"),
+            ("hopper-medium-expert-v0", "hopper_medium_expert.hdf5"),
+            ("walker2d-medium-replay-v0", "walker_mixed.hdf5"),
+            ("ant-full-replay-v1", "ant_full_replay-v1.hdf5"),
+            ("antmaze-umaze-v0", "Ant_maze_u-maze_noisy_multistart_False_multigoal_False_sparse.hdf5"),
+            (
+                "antmaze-large-diverse-v2",
+                "Ant_maze_hardest-maze_noisy_multistart_True_multigoal_True_sparse_fixed.hdf5",
+            ),
+        ] {
+            assert_eq!(PublishedFile::of_id(id).map(|file| file.name), Some(name), "{id}");
+        }
+        assert_eq!(PublishedFile::of_id("hopper-medium"), None);
     }
 
     #[test]

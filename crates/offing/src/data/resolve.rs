@@ -96,6 +96,8 @@ impl Resolver<'_> {
         // recognise.
         let named = match origin {
             Origin::Own => path.file_stem().and_then(|stem| d4rl_id(&stem.to_string_lossy())),
+            // Run directories are named after the dataset, and a colon in them would not suit every system.
+            Origin::NeoRL2 => None,
             _ => Some(name.to_string()),
         };
         let dataset = read(&path, &ReadOptions { name: named, ..options })?;

@@ -1,0 +1,118 @@
+//! `offing data fetch`: published datasets, from their addresses or mirrors, with their checksums.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use indicatif::ProgressBar;
+use offing::Error;
+use offing::data::fetch::{FetchEvent, FetchOptions, MIRRORS_FILE, Mirrors, Patience, available, fetch};
+use offing_experiments::{Runtime, Table};
+
+use super::data::bytes;
+use crate::args::{JsonFile, positive};
+use crate::exit::ExitCode;
+use crate::{signals, term};
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Which dataset: a D4RL id (`hopper-medium-v2`), a Minari id (`mujoco/hopper/medium-v0`) or a NeoRL-2 file (`neorl2:DMSD`).
+    #[arg(required_unless_present = "list")]
+    id: Option<String>,
+    /// List the ids with size and address; those of Minari are on its hub.
+    #[arg(long, conflicts_with_all = ["id", "out", "url", "mirror", "force"])]
+    list: bool,
+    /// Put it here [default: where offing finds it by its id].
+    #[arg(long, short, value_name = "PATH")]
+    out: Option<PathBuf>,
+    /// Fetch from this address alone, for datasets of one file.
+    #[arg(long, value_name = "ADDRESS")]
+    url: Option<String>,
+    /// Try addresses that begin with PREFIX at ADDRESS first; before those in mirrors.toml under OFFING_HOME. Repeatable.
+    #[arg(long, value_name = "PREFIX=ADDRESS")]
+    mirror: Vec<String>,
+    /// Replace what is there.
+    #[arg(long)]
+    force: bool,
+    /// Seconds without a byte after which to try again.
+    #[arg(long, value_name = "SECONDS", default_value_t = Patience::default().stall.as_secs() as usize, value_parser = positive)]
+    timeout: usize,
+    #[command(flatten)]
+    json: JsonFile,
+}
+
+const EXAMPLES: &str = "Examples:
+  offing data fetch hopper-medium-v2
+  offing data fetch mujoco/hopper/medium-v0 --mirror https://huggingface.co/=https://hub.example.org/
+  offing data fetch neorl2:DMSD --out DMSD-train.npz";
+
+pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
+    let Some(id) = &args.id else { return list(args) };
+    let mut mirrors = Mirrors::default();
+    for rule in &args.mirror {
+        mirrors = mirrors.with(rule)?;
+    }
+    let stall = Duration::from_secs(args.timeout as u64);
+    let default = Patience::default();
+    let options = FetchOptions {
+        out: args.out.clone(),
+        url: args.url.clone(),
+        mirrors: mirrors.before(Mirrors::read(&runtime.home().root().join(MIRRORS_FILE))?),
+        force: args.force,
+        patience: Patience { stall, connect: default.connect.min(stall), ..default },
+        ..FetchOptions::default()
+    };
+    signals::keep_partial_files();
+    signals::listen();
+    let mut bar: Option<(String, ProgressBar)> = None;
+    let fetched = fetch(&runtime.catalogue, id, &options, &mut |event| {
+        show(runtime, &mut bar, &event);
+        runtime.control_flow()
+    });
+    bar.into_iter().for_each(|(_, bar)| bar.finish_and_clear());
+    if matches!(fetched, Err(Error::Stopped)) {
+        runtime.say("stopped; the same command goes on from here");
+        return Ok(ExitCode::STOPPED);
+    }
+    let fetched = fetched?;
+    let verb = if fetched.fresh { "fetched" } else { "found" };
+    runtime.say(&format!("{verb} {id}, {}", bytes(fetched.bytes)));
+    out!("{}", fetched.path.display());
+    args.json.write(|| serde_json::json!(fetched))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(args: &Args) -> Result<ExitCode> {
+    let all = available();
+    let size = |size: Option<u64>| size.map_or_else(|| "?".into(), bytes);
+    let rows = all.iter().map(|set| vec![set.id.clone(), size(set.bytes), set.address.clone()]);
+    term::print_text_table(&Table::new(["dataset", "size", "address"], rows));
+    out!("and Minari's by their ids, such as mujoco/hopper/medium-v0: https://huggingface.co/farama-minari");
+    args.json.write(|| serde_json::json!(all))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One bar for each file that is on its way.
+fn show(runtime: &Runtime, bar: &mut Option<(String, ProgressBar)>, event: &FetchEvent<'_>) {
+    match event {
+        FetchEvent::Note(line) => match bar {
+            Some((_, bar)) => bar.suspend(|| runtime.say(line)),
+            None => runtime.say(line),
+        },
+        FetchEvent::Progress { name, bytes, total } => {
+            if bar.as_ref().is_none_or(|(shown, _)| shown != name) {
+                bar.take().into_iter().for_each(|(_, bar)| bar.finish_and_clear());
+                let template = if total.is_some() { term::BYTES_BAR } else { term::BYTES_SO_FAR };
+                let new =
+                    term::bar(template, total.unwrap_or(0), runtime.quiet).with_message(name.to_string());
+                // What an earlier call brought is not this one's speed.
+                new.set_position(*bytes);
+                new.reset_eta();
+                *bar = Some((name.to_string(), new));
+            }
+            bar.iter().for_each(|(_, bar)| bar.set_position(*bytes));
+        }
+        FetchEvent::Waiting => {}
+    }
+}
