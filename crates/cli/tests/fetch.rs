@@ -134,10 +134,11 @@ fn wrong_requests_are_refused_before_anything_is_asked() {
     refused(dir.path(), &["data", "fetch", "hoper-medium-v2"], &["did you mean `hopper-medium-v2`?"]);
     refused(dir.path(), &["data", "fetch", "hopper-medium-v2", "--mirror", "x=y"], &["PREFIX=ADDRESS"]);
     refused(dir.path(), &["data", "fetch", "a/../../b-v0"], &["an id of Minari"]);
+    fs::create_dir_all(dir.path().join("home")).unwrap();
     fs::write(dir.path().join("home/mirrors.toml"), "\"http://a/\" = 1").unwrap();
     refused(dir.path(), &["data", "fetch", "hopper-medium-v2"], &["mirrors.toml: line 1: "]);
     let list = stdout(dir.path(), &["data", "fetch", "--list"]);
-    for piece in ["hopper-medium-v2", "152.8 MB", "http://rail.eecs.berkeley.edu/", "neorl2:DMSD", "Minari"] {
+    for piece in ["hopper-medium-v2", "152.8 MB", "rail.eecs.berkeley.edu", "neorl2:DMSD", "Minari"] {
         assert!(list.contains(piece), "`{piece}` missing in: {list}");
     }
 }

@@ -128,7 +128,7 @@ fn columns(found: &Comparison) -> Vec<Element> {
     let hidden = worst.len().saturating_sub(SHOWN);
     worst.truncate(SHOWN);
     let mut told = format!(
-        "Largest differences first. Cells hold {} / {}. The shift is the largest difference at any of the quantiles, in \
+        "Largest differences first. Cells hold {}/{}. The shift is the largest difference at any of the quantiles, in \
          standard deviations of {}. “halves” is the KS distance between two random halves of one set, whole episodes apart: \
          what chance alone makes.",
         found.a.name, found.b.name, found.b.name
@@ -164,7 +164,7 @@ fn column_table(columns: &[&ColumnComparison]) -> Table {
             |set: &Option<Distribution>, i: usize| set.map_or("-".into(), |d| cell(d.quantiles[i], d.std));
         let shift =
             if c.shift.is_finite() { format!("{:+.2}", c.shift).replace('-', "−") } else { "-".into() };
-        let quantiles = (0..5).map(|i| format!("{} / {}", at(&c.a, i), at(&c.b, i)));
+        let quantiles = (0..5).map(|i| format!("{}/{}", at(&c.a, i), at(&c.b, i)));
         row(&c.column, [distance(c.ks), distance(c.ks_halves), shift].into_iter().chain(quantiles))
     });
     Table::new(["column", "KS", "halves", "shift", "1 %", "25 %", "median", "75 %", "99 %"], rows)
@@ -272,9 +272,12 @@ mod tests {
         let found = compare(&log("one", 1.0, 0), &log("other", 0.0, 1), &CompareConfig::default()).unwrap();
         let page = document(&found, "offing data audit one --against other");
         let html = page.html();
-        for piece in
-            ["offing data audit one --against other", "obs[1] most", "KS distance by column", "All columns"]
-        {
+        for piece in [
+            "offing data audit one --against other",
+            "column obs[1] differs",
+            "KS distance by column",
+            "All columns",
+        ] {
             assert!(html.contains(piece), "`{piece}` missing in {}", found.verdict());
         }
         assert_eq!(html.matches("<svg").count(), 4, "returns, lengths, columns, neighbours");

@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// Which dataset: a D4RL id (`hopper-medium-v2`), a Minari id (`mujoco/hopper/medium-v0`) or a NeoRL-2 file (`neorl2:DMSD`).
     #[arg(required_unless_present = "list")]
     id: Option<String>,
-    /// List the ids with size and address; those of Minari are on its hub.
+    /// List the ids with size and source; those of Minari are on its hub. With --json also the addresses.
     #[arg(long, conflicts_with_all = ["id", "out", "url", "mirror", "force"])]
     list: bool,
     /// Put it here [default: where offing finds it by its id].
@@ -86,8 +86,10 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
 fn list(args: &Args) -> Result<ExitCode> {
     let all = available();
     let size = |size: Option<u64>| size.map_or_else(|| "?".into(), bytes);
-    let rows = all.iter().map(|set| vec![set.id.clone(), size(set.bytes), set.address.clone()]);
-    term::print_text_table(&Table::new(["dataset", "size", "address"], rows));
+    // Whole addresses, some of 130 letters, are in the JSON.
+    let host = |address: &str| address.split('/').nth(2).unwrap_or(address).to_string();
+    let rows = all.iter().map(|set| vec![set.id.clone(), size(set.bytes), host(&set.address)]);
+    term::print_text_table(&Table::new(["dataset", "size", "source"], rows));
     out!("and Minari's by their ids, such as mujoco/hopper/medium-v0: https://huggingface.co/farama-minari");
     args.json.write(|| serde_json::json!(all))?;
     Ok(ExitCode::SUCCESS)

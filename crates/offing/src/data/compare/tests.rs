@@ -40,12 +40,12 @@ fn a_shifted_column_is_found_by_name() {
     a.names =
         ColumnNames { obs: (0..a.rows.obs_dim()).map(|i| format!("sensor_{i}")).collect(), act: vec![] };
     let spread = b.rows.obs.column(1).std(0.0);
-    a.rows.obs.column_mut(1).mapv_inplace(|x| x + 0.5 * spread);
-    a.rows.next_obs.column_mut(1).mapv_inplace(|x| x + 0.5 * spread);
+    a.rows.obs.column_mut(1).mapv_inplace(|x| x + 3.0 * spread);
+    a.rows.next_obs.column_mut(1).mapv_inplace(|x| x + 3.0 * spread);
     let both = found(&a, &b);
     assert!(both.verdict().contains("column obs[1] (sensor_1) differs (KS "), "{}", both.verdict());
     let column = &both.columns[1];
-    assert!((column.shift - 0.5).abs() < 0.25 && column.ks > 0.1 && column.differs(), "{column:?}");
+    assert!((column.shift - 3.0).abs() < 1.0 && column.ks > 0.5 && column.differs(), "{column:?}");
     assert_eq!(both.columns.iter().filter(|c| c.differs()).count(), 1);
 }
 
