@@ -135,6 +135,7 @@ fn steps(columns: FileColumns) -> FileColumns {
         episode: Some(rows.iter().map(|&i| number[i]).collect()),
         sim: sim.map(|sim| sim.select(&rows)),
         notes,
+        keys: columns.keys,
         names: columns.names,
         ignored: columns.ignored,
         ..FileColumns::default()
