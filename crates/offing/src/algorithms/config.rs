@@ -7,6 +7,7 @@ use crate::dynamics::{EnsembleConfig, TerminationConfig, check_rows};
 use crate::error::{Result, invalid};
 use crate::pessimism::Pessimism;
 use crate::sac::SacConfig;
+use crate::tasks::body_of;
 use crate::uncertainty::UncertaintyConfig;
 use crate::units::ActionRange;
 
@@ -255,18 +256,24 @@ pub struct ModelConfig {
     /// Seed of the model's training. Without it, the run's own seed, as in the paper. With one number, runs of all seeds
     /// share one model.
     pub seed: Option<u64>,
-    /// When imagined episodes end. Without it, the rule of the dataset's task; a task that offing does not know needs one
-    /// (docs/data.md#when-imagined-episodes-end).
+    /// When imagined episodes end. Without it, the rule of the dataset's task, or never where no row of the log ends; other data
+    /// need one (docs/data.md#when-imagined-episodes-end).
     pub termination: Option<TerminationConfig>,
 }
 
 impl ModelConfig {
-    /// The rule by which imagined episodes end: the one given, or that of the dataset's task.
+    /// The rule by which imagined episodes end: the one given, or that of the dataset's task, or never.
     pub fn termination_for(&self, data: &Dataset) -> Result<TerminationConfig> {
         match &self.termination {
             Some(given) => Ok(given.clone()),
+            None if self.never_ends(data) => Ok(TerminationConfig::Never {}),
             None => TerminationConfig::of_task(&data.name, data.goal()),
         }
+    }
+
+    /// Whether the log alone says that imagined episodes do not end.
+    pub(super) fn never_ends(&self, data: &Dataset) -> bool {
+        self.termination.is_none() && body_of(&data.name.to_ascii_lowercase()).is_none() && !data.rows.done.iter().any(|&d| d)
     }
 
     /// Says why no model can be fitted to these data, if so, before hours are spent on it.
