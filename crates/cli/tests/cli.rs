@@ -161,7 +161,10 @@ fn wrong_names_and_files_are_one_clear_line() {
     refused(&["data", "audit", html.to_str().unwrap()], &["dead-server.hdf5"]);
     refused(&["data", "info", empty.to_str().unwrap()], &["empty.hdf5"]);
     refused(&["data", "info", "hoper-medium"], &["did you mean `hopper-medium`?"]);
-    refused(&["data", "info", "hopper-medium-v2"], &["hopper_medium-v2.hdf5", "copy it there"]);
+    refused(
+        &["data", "info", "hopper-medium-v2"],
+        &["hopper_medium-v2.hdf5", "offing data fetch hopper-medium-v2"],
+    );
     refused(&["data", "make", "hopper-random", "--rows", "0", "-q"], &["at least one row"]);
     refused(&["data", "make", "hopper-random", "--rows", "99999999999", "-q"], &["at most"]);
     refused(&["data", "make", "antmaze-umaze", "-q"], &["ant-navigate.safetensors"]);

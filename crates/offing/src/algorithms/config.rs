@@ -273,7 +273,9 @@ impl ModelConfig {
 
     /// Whether the log alone says that imagined episodes do not end.
     pub(super) fn never_ends(&self, data: &Dataset) -> bool {
-        self.termination.is_none() && body_of(&data.name.to_ascii_lowercase()).is_none() && !data.rows.done.iter().any(|&d| d)
+        self.termination.is_none()
+            && body_of(&data.name.to_ascii_lowercase()).is_none()
+            && !data.rows.done.iter().any(|&d| d)
     }
 
     /// Says why no model can be fitted to these data, if so, before hours are spent on it.

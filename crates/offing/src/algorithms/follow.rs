@@ -19,7 +19,7 @@ const FOLLOWED: usize = 100;
 
 impl Session<'_> {
     /// Adds how long the policy lives in the model, how often it ends there and what it returns, which is its
-    /// [estimated return](Metrics::estimated_return) unless the model is bad.
+    /// [estimated return](Metrics::estimated_return).
     pub(super) fn follow(
         &mut self,
         model: &dyn DynamicsModel,
@@ -37,7 +37,7 @@ impl Session<'_> {
         metrics.put("model_ended", json!(per_start(followed.stats.terminated as f64)));
         let model_return = per_start(followed.rows.rew.iter().map(|&r| f64::from(r)).sum());
         metrics.put("model_return", json!(model_return));
-        metrics.estimated_return = (!self.model_is_bad).then_some(model_return);
+        metrics.estimated_return = Some(model_return);
         Ok(())
     }
 }

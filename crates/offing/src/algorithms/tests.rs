@@ -359,12 +359,17 @@ fn what_the_data_cannot_serve_is_said_before_a_model_is_fitted() {
         (with(r#"{"kind":"sumo","k":100000}"#), "found 100000"),
         (with(r#"{"kind":"bellman-std"}"#), "wanted the critics"),
         (narrow, "model.termination.alive"),
-        (nameless, "give model.termination.kind"),
         (greedy, "smaller model.ensemble.batch_size"),
     ] {
         let error = validate_for(&cfg, &data).unwrap_err().to_string();
         assert!(error.contains(word) && !error.contains('\n'), "{error}");
     }
+    // Where rows end, somebody must say when; where none does, none will.
+    validate_for(&nameless, &data).unwrap();
+    let mut ends = data.clone();
+    ends.rows.done[7] = true;
+    let error = validate_for(&nameless, &ends).unwrap_err().to_string();
+    assert!(error.contains("give model.termination.kind") && !error.contains('\n'), "{error}");
     let trusting =
         ModelBasedSacConfig { pessimism: Pessimism::Ignore {}, ..with(r#"{"kind":"sumo","k":0}"#) };
     validate_for(&trusting, &data).unwrap();

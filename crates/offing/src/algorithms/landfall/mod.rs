@@ -81,7 +81,7 @@ impl Algorithm for LandfallConfig {
 
     fn run(&self, session: &mut Session<'_>) -> Result<Option<Actor>> {
         let model = session.fit_model(&self.model)?;
-        let warm_start = match session.model_is_bad && !self.unroll.despite_bad_model {
+        let warm_start = match self.stays_with_clone(session) {
             false => self.warm_start.clone(),
             true => {
                 session.note("staying with the clone of the data (unroll.despite_bad_model=true learns through the model)");
@@ -204,6 +204,11 @@ impl Algorithm for LandfallConfig {
 }
 
 impl LandfallConfig {
+    /// Whether the model is too bad to learn through.
+    fn stays_with_clone(&self, session: &Session<'_>) -> bool {
+        session.model_is_bad && !self.unroll.despite_bad_model
+    }
+
     /// States that the policy reaches in the model, from first states of episodes and from any: as far as the guard lets it.
     fn gather_states(
         &self,
@@ -246,7 +251,10 @@ impl LandfallConfig {
         metrics.put("u_mean", json!(found.u));
         metrics.put("penalty", json!(found.penalty));
         metrics.put("unbelieved", json!(found.unbelieved));
-        session.follow(model, policy, step, &mut metrics)?;
+        // A model that is not learnt through does not pick a policy either.
+        if !self.stays_with_clone(session) {
+            session.follow(model, policy, step, &mut metrics)?;
+        }
         Ok(metrics)
     }
 }
