@@ -102,7 +102,8 @@ impl Sac {
                 "an agent needs observations and actions, found widths {obs_dim} and {act_dim}"
             ));
         }
-        let mut actor = Actor::new(obs_dim, act_dim, &cfg.hidden, cfg.log_std, rng);
+        let mut actor =
+            Actor::new(obs_dim, act_dim, &cfg.hidden, cfg.log_std, rng).with_layer_norm(cfg.actor_layer_norm);
         if cfg.actor_average.is_some() {
             actor.net = actor.net.with_targets();
         }
