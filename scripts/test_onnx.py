@@ -63,6 +63,29 @@ def test_onnxruntime_gives_our_actions(tmp_path, obs_dim, act_dim, hidden, log_s
     assert np.abs(one - action[:1]).max() <= 1e-6, "any number of rows"
 
 
+@pytest.mark.parametrize("tanh_units", [False, True])
+def test_normalised_layers(tmp_path, tanh_units):
+    tensors = policy(tmp_path / "p.safetensors", 11, 3, [64, 50], (-5, 2))
+    flags = ["layer_norm"] + ["tanh_units"] * tanh_units
+    save_file({**tensors, **{name: np.array([1], np.uint64) for name in flags}}, tmp_path / "p.safetensors")
+    obs = np.random.default_rng(1).normal(size=(500, 11)).astype(np.float32)
+    np.save(tmp_path / "obs.npy", obs)
+    run = offing("act", tmp_path / "p.safetensors", tmp_path / "obs.npy", tmp_path / "act.npy")
+    assert run.returncode == 0, run.stderr
+    run = offing("export", tmp_path / "p.safetensors", tmp_path / "p.onnx")
+    assert run.returncode == 0, run.stderr
+    session = onnxruntime.InferenceSession(tmp_path / "p.onnx", providers=["CPUExecutionProvider"])
+    (action,) = session.run(["action"], {"obs": obs})
+    x = obs.astype(np.float64)
+    for i in range(2):
+        x = x @ tensors[f"hidden.{i}.weight"].T + tensors[f"hidden.{i}.bias"]
+        x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+        x = np.tanh(x) if tanh_units else np.maximum(x, 0)
+    wanted = np.tanh(x @ tensors["mean.weight"].T + tensors["mean.bias"])
+    assert np.abs(np.load(tmp_path / "act.npy") - wanted).max() <= 1e-5
+    assert np.abs(action - wanted).max() <= 1e-5
+
+
 def test_what_is_no_policy_is_refused_in_one_line(tmp_path):
     (tmp_path / "p.safetensors").write_bytes(b"<html>")
     policy(tmp_path / "good.safetensors", 3, 1, [4])

@@ -1,6 +1,7 @@
 """Shared by the golden scripts: names of tensors as offing writes them. Generated with torch 2.15.0, safetensors 0.8.0."""
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 
@@ -12,6 +13,25 @@ def mlp(sizes, activation):
         if i + 2 < len(sizes):
             layers.append(activation())
     return nn.Sequential(*layers)
+
+
+class Normalised(nn.Module):
+    """Linear, normalisation, activation; the linear layers have the names that `save_net` looks for."""
+
+    def __init__(self, sizes, activation):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:]))
+        self.activation = activation
+
+    def forward(self, x):
+        *hidden, last = self.layers
+        for layer in hidden:
+            z = layer(x)
+            x = self.activation(F.layer_norm(z, z.shape[-1:]))
+        return last(x)
+
+    def __iter__(self):
+        return iter(self.layers)
 
 
 def linears(net):

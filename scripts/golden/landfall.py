@@ -16,29 +16,10 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
 
-from common import mlp, prefixed, save_net
+from common import Normalised, mlp, prefixed, save_net
 
 OBS, ACT, HIDDEN, WIDE, BATCH, CRITICS, MEMBERS, ROWS, STEPS = 5, 2, [32, 20], [24, 18], 16, 3, 2, 60, 4
 GAMMA, LAMBDA, TAU, LR, ANCHOR, PENALTY, QUANTILE, REWARD_SCALE = 0.99, 0.9, 0.005, 3e-4, 0.4, 0.5, 0.5, 0.1
-
-
-class Normalised(nn.Module):
-    """Linear, normalisation, activation; the linear layers have the names that `save_net` looks for."""
-
-    def __init__(self, sizes, activation):
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:]))
-        self.activation = activation
-
-    def forward(self, x):
-        *hidden, last = self.layers
-        for layer in hidden:
-            z = layer(x)
-            x = self.activation(F.layer_norm(z, z.shape[-1:]))
-        return last(x)
-
-    def __iter__(self):
-        return iter(self.layers)
 
 
 def main(path):

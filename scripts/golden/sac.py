@@ -1,6 +1,7 @@
-"""Three SAC updates in PyTorch (autograd, torch.optim.Adam), for crates/offing/tests/golden_sac.rs.
+"""Three SAC updates in PyTorch (autograd, torch.optim.Adam), for crates/offing/tests/golden_sac.rs. The second file's networks
+are normalised, and its critics' loss is a weighted sum of two means: over the first rows and over the others.
 
-    python scripts/golden/sac.py crates/offing/tests/golden/sac.safetensors
+    python scripts/golden/sac.py crates/offing/tests/golden/sac.safetensors crates/offing/tests/golden/sac_normalised.safetensors
 """
 
 import copy
@@ -12,10 +13,12 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
 
-from common import mlp, prefixed, save_net
+from common import Normalised, mlp, prefixed, save_net
 
 OBS, ACT, HIDDEN, BATCH, UPDATES = 7, 3, [32, 32], 16, 3
 GAMMA, TAU, LR, ENTROPY = 0.99, 0.005, 3e-4, -float(ACT)
+# Of the second file: widths that fill no vector register, rows of the first mean, and its weight.
+NARROW, LOGGED, WEIGHT = [24, 18], 5, 0.7
 
 
 def sample(actor, obs, eps):
@@ -28,11 +31,17 @@ def sample(actor, obs, eps):
     return torch.tanh(z), log_prob.sum(-1)
 
 
-def main(path):
+def main(path, normalised):
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    actor = mlp([OBS, *HIDDEN, 2 * ACT], nn.ReLU)
-    critics = [mlp([OBS + ACT, *HIDDEN, 1], nn.ReLU) for _ in range(2)]
+
+    def net(inputs, outputs):
+        if normalised:
+            return Normalised([inputs, *NARROW, outputs], torch.relu)
+        return mlp([inputs, *HIDDEN, outputs], nn.ReLU)
+
+    actor = net(OBS, 2 * ACT)
+    critics = [net(OBS + ACT, 1) for _ in range(2)]
     targets = copy.deepcopy(critics)
     log_alpha = torch.zeros(1, dtype=torch.float64, requires_grad=True)
     actor_opt = torch.optim.Adam(actor.parameters(), lr=LR)
@@ -66,7 +75,12 @@ def main(path):
             a, log_prob = sample(actor, next_obs, eps_next)
             q = torch.min(*[t(torch.cat([next_obs, a], -1)).squeeze(-1) for t in targets])
             y = rew + GAMMA * (1 - done) * (q - alpha * log_prob)
-        critic_loss = sum(F.mse_loss(c(torch.cat([obs, act], -1)).squeeze(-1), y) for c in critics)
+        values = [c(torch.cat([obs, act], -1)).squeeze(-1) for c in critics]
+        if normalised:
+            parts = [(slice(LOGGED), WEIGHT), (slice(LOGGED, None), 1 - WEIGHT)]
+            critic_loss = sum(w * F.mse_loss(q[rows], y[rows]) for q in values for rows, w in parts)
+        else:
+            critic_loss = sum(F.mse_loss(q, y) for q in values)
         critic_opt.zero_grad()
         critic_loss.backward()
         critic_opt.step()
@@ -93,4 +107,5 @@ def main(path):
     save_file(saved, path)
 
 
-main(sys.argv[1])
+main(sys.argv[1], normalised=False)
+main(sys.argv[2], normalised=True)

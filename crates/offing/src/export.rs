@@ -12,12 +12,12 @@
 //! ```
 
 use crate::error::Result;
-use crate::nn::Activation;
+use crate::nn::{Activation, layer_norm};
 use crate::proto::Message;
 use crate::sac::Actor;
 
-/// Operator set and file version: on floats, Gemm, Relu, Clip and Tanh are the same since; runtimes of the
-/// last years (ONNX Runtime 1.6 and later) read it.
+/// Operator set and file version: runtimes of the last years (ONNX Runtime 1.6 and later) read it. LayerNormalization came with
+/// 17, so a normalised layer is written out in its parts.
 const OPSET: u64 = 13;
 const IR_VERSION: u64 = 7;
 /// TensorProto.FLOAT.
@@ -31,7 +31,12 @@ pub fn onnx(actor: &Actor) -> Result<Vec<u8>> {
     let (mut nodes, mut last) = (Vec::new(), "obs".to_string());
     for l in 0..hidden {
         nodes.push(gemm(&last, &format!("hidden.{l}"), &format!("linear.{l}")));
-        nodes.push(node(units, &[&format!("linear.{l}")], &format!("features.{l}")));
+        let mut free = format!("linear.{l}");
+        if actor.layer_norm() {
+            nodes.extend(normalise(&free, &format!("normalised.{l}")));
+            free = format!("normalised.{l}");
+        }
+        nodes.push(node(units, &[&free], &format!("features.{l}")));
         last = format!("features.{l}");
     }
     let [low, high] = actor.log_std();
@@ -70,7 +75,9 @@ pub fn onnx(actor: &Actor) -> Result<Vec<u8>> {
         let shape = policy.shape(name).unwrap_or_default();
         Ok(tensor(name, shape, &policy.f32(name, shape)?))
     });
-    let constants = constants.into_iter().chain([("log_std.low", low), ("log_std.high", high)]);
+    let epsilon = actor.layer_norm().then_some(("layer_norm.epsilon", layer_norm::EPSILON));
+    let constants =
+        constants.into_iter().chain([("log_std.low", low), ("log_std.high", high)]).chain(epsilon);
     let graph = Message::default()
         .messages(1, nodes)
         .text(2, "policy")
@@ -102,6 +109,24 @@ fn gemm(input: &str, layer: &str, output: &str) -> Message {
         .message(5, transposed)
 }
 
+/// y = (x − mean x) / √(var x + ε) of each row.
+fn normalise(input: &str, output: &str) -> [Message; 7] {
+    let part = |name: &str| format!("{output}.{name}");
+    let [mean, centred, squares] = ["mean", "centred", "squares"].map(part);
+    let [variance, shifted, deviation] = ["variance", "shifted", "deviation"].map(part);
+    // The columns' axis; AttributeProto.INTS.
+    let columns = || Message::default().text(1, "axes").number(8, 1).number(20, 7);
+    [
+        node("ReduceMean", &[input], &mean).message(5, columns()),
+        node("Sub", &[input, &mean], &centred),
+        node("Mul", &[&centred, &centred], &squares),
+        node("ReduceMean", &[&squares], &variance).message(5, columns()),
+        node("Add", &[&variance, "layer_norm.epsilon"], &shifted),
+        node("Sqrt", &[&shifted], &deviation),
+        node("Div", &[&centred, &deviation], output),
+    ]
+}
+
 /// TensorProto.
 fn tensor(name: &str, shape: &[usize], values: &[f32]) -> Message {
     let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -119,7 +144,10 @@ fn matrix(name: &str, width: usize) -> Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::MeanPolicy;
     use crate::rng::Rng;
+    use crate::units::ActionRange;
+    use std::collections::BTreeMap;
 
     /// The fields of a message: number and content (a varint as its eight bytes).
     fn fields(mut bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
@@ -167,6 +195,91 @@ mod tests {
         tensors.put_u64("clipped", &[1]);
         let clipped = Actor::from_policy(&tensors).unwrap();
         check(&clipped, 4, &["Gemm", "Tanh", "Gemm", "Tanh", "Gemm", "Clip", "Gemm", "Clip"]);
+    }
+
+    #[test]
+    fn a_normalised_layer_is_written_in_its_parts() {
+        let actor = Actor::new(5, 3, &[8, 4], [-5.0, 2.0], &mut Rng::stream(1, "actor", 0));
+        let layer = ["Gemm", "ReduceMean", "Sub", "Mul", "ReduceMean", "Add", "Sqrt", "Div", "Relu"];
+        let head = ["Gemm", "Tanh", "Gemm", "Clip"];
+        check(&actor.with_layer_norm(true), 3, &[&layer[..], &layer, &head].concat());
+    }
+
+    /// What the graph gives for one observation, by the definitions of its operators.
+    fn run(model: &[u8], obs: &[f32]) -> BTreeMap<String, Vec<f32>> {
+        let graph = fields(model).into_iter().find(|(number, _)| *number == 7).unwrap().1;
+        let mut known = BTreeMap::from([("obs".to_string(), obs.to_vec())]);
+        for (_, tensor) in fields(&graph).iter().filter(|(number, _)| *number == 5) {
+            let raw = fields(tensor).into_iter().find(|(number, _)| *number == 9).unwrap().1;
+            let values = raw.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+            known.insert(texts(tensor, 8).remove(0), values);
+        }
+        for (_, node) in fields(&graph).iter().filter(|(number, _)| *number == 1) {
+            let inputs: Vec<&Vec<f32>> = texts(node, 1).iter().map(|name| &known[name]).collect();
+            let x = inputs[0];
+            let each = |f: fn(f32) -> f32| x.iter().map(|&x| f(x)).collect::<Vec<_>>();
+            // Of one width, or a number beside a row.
+            let pairs = |f: fn(f32, f32) -> f32| {
+                x.iter().zip(inputs[1].iter().cycle()).map(|(&x, &y)| f(x, y)).collect::<Vec<_>>()
+            };
+            let out = match texts(node, 4).remove(0).as_str() {
+                "Gemm" => {
+                    let rows = inputs[1].chunks_exact(x.len()).zip(inputs[2]);
+                    rows.map(|(w, b)| b + w.iter().zip(x).map(|(w, x)| w * x).sum::<f32>()).collect()
+                }
+                "Relu" => each(|x| x.max(0.0)),
+                "Tanh" => each(f32::tanh),
+                "Sqrt" => each(f32::sqrt),
+                "Clip" => x.iter().map(|x| x.clamp(inputs[1][0], inputs[2][0])).collect(),
+                "Sub" => pairs(|x, y| x - y),
+                "Mul" => pairs(|x, y| x * y),
+                "Add" => pairs(|x, y| x + y),
+                "Div" => pairs(|x, y| x / y),
+                "ReduceMean" => {
+                    let axes = fields(node).into_iter().find(|(number, _)| *number == 5).unwrap().1;
+                    assert_eq!((texts_of_first(&axes), number(&axes, 8)), ("axes".to_string(), 1));
+                    vec![x.iter().sum::<f32>() / x.len() as f32]
+                }
+                other => panic!("{other} is not written here"),
+            };
+            known.insert(texts(node, 2).remove(0), out);
+        }
+        known
+    }
+
+    fn texts_of_first(message: &[u8]) -> String {
+        String::from_utf8(fields(message)[0].1.clone()).unwrap()
+    }
+
+    fn number(message: &[u8], field: u64) -> u64 {
+        let found = fields(message).into_iter().find(|(number, _)| *number == field).unwrap().1;
+        u64::from_le_bytes(found.try_into().unwrap())
+    }
+
+    #[test]
+    fn the_graph_computes_what_the_actor_does() {
+        let fresh = || Actor::new(5, 3, &[40, 20], [-5.0, 2.0], &mut Rng::stream(1, "actor", 0));
+        let range = ActionRange { low: vec![0.0, -3.0, 7.0], high: vec![40.0, -1.0, 7.0] };
+        let mut clipped = fresh().with_layer_norm(true).to_policy();
+        clipped.put_u64("tanh_units", &[1]);
+        clipped.put_u64("clipped", &[1]);
+        let actors = [
+            fresh(),
+            fresh().with_layer_norm(true),
+            fresh().with_layer_norm(true).with_action_range(Some(range)),
+            Actor::from_policy(&clipped).unwrap(),
+        ];
+        let mut rng = Rng::stream(2, "obs", 0);
+        for (which, actor) in actors.iter().enumerate() {
+            let model = onnx(actor).unwrap();
+            for _ in 0..50 {
+                let obs: Vec<f32> = (0..5).map(|_| 3.0 * rng.normal() as f32).collect();
+                let (mut wanted, found) = ([0.0; 3], run(&model, &obs));
+                actor.mean_act(&obs, &mut wanted);
+                let off = found["action"].iter().zip(wanted).map(|(a, b)| (a - b).abs() / (1.0 + b.abs()));
+                assert!(off.fold(0.0, f32::max) < 1e-5, "{which}: {:?} {wanted:?}", found["action"]);
+            }
+        }
     }
 
     /// The graph is whole, has so many constants beside its layers, and these operators.

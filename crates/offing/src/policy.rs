@@ -62,9 +62,10 @@ impl Policy for UniformPolicy {
 /// A ReLU network with a tanh-squashed Gaussian on top: a = tanh(μ(s) + σ(s)·ε).
 ///
 /// Stored as safetensors with `hidden.<i>.weight` (out × in), `hidden.<i>.bias`, `mean.*`, `log_std.*`, and optionally
-/// `log_std_range`, the clamp of log σ. Two more numbers are optional: `tanh_units` (1: hidden units are tanh, not ReLU)
-/// and `clipped` (1: a = μ(s) + σ(s)·ε cut to [-1, 1], not squashed), as natural policy gradient has them. So are `action_low`
-/// and `action_high`, what -1 and 1 stand for: a policy learnt from a log in other units acts in those.
+/// `log_std_range`, the clamp of log σ. Three more numbers are optional: `tanh_units` (1: hidden units are tanh, not ReLU)
+/// and `clipped` (1: a = μ(s) + σ(s)·ε cut to [-1, 1], not squashed), as natural policy gradient has them, and `layer_norm` (1:
+/// hidden layers are normalised before their activation, without a gain and a bias). So are `action_low` and `action_high`,
+/// what -1 and 1 stand for: a policy learnt from a log in other units acts in those.
 #[derive(Clone, Debug)]
 pub struct TanhGaussian {
     hidden: Vec<Layer>,
@@ -73,6 +74,7 @@ pub struct TanhGaussian {
     /// Clamp of log σ.
     range: [f32; 2],
     tanh_units: bool,
+    layer_norm: bool,
     clipped: bool,
     /// What −1 and 1 stand for, where actions have units of their own.
     action_range: Option<ActionRange>,
@@ -147,6 +149,7 @@ impl TanhGaussian {
             mean: layer(&file, "mean", path)?,
             log_std: layer(&file, "log_std", path)?,
             tanh_units: flag(&file, "tanh_units", path)?,
+            layer_norm: flag(&file, "layer_norm", path)?,
             clipped: flag(&file, "clipped", path)?,
             range: range(&file, path)?,
             action_range: action_range(&file, path)?,
@@ -199,6 +202,9 @@ impl TanhGaussian {
         let (mut x, mut y) = (obs.to_vec(), Vec::new());
         for layer in &self.hidden {
             layer.apply(&x, &mut y);
+            if self.layer_norm {
+                normalise(&mut y);
+            }
             match self.tanh_units {
                 true => y.iter_mut().for_each(|v| *v = v.tanh()),
                 false => y.iter_mut().for_each(|v| *v = v.max(0.0)),
@@ -239,6 +245,16 @@ impl MeanPolicy for TanhGaussian {
             range.outward_one(act);
         }
     }
+}
+
+/// (y − mean y) / √(var y + ε), with PyTorch's ε, as `nn` has it.
+fn normalise(y: &mut [f32]) {
+    const EPSILON: f64 = 1e-5;
+    let count = y.len() as f64;
+    let mean = y.iter().map(|&y| f64::from(y)).sum::<f64>() / count;
+    let variance = y.iter().map(|&y| (f64::from(y) - mean).powi(2)).sum::<f64>() / count;
+    let scale = 1.0 / (variance + EPSILON).sqrt();
+    y.iter_mut().for_each(|y| *y = ((f64::from(*y) - mean) * scale) as f32);
 }
 
 fn bad(path: &Path, key: &str, wanted: &str, found: &str) -> Error {

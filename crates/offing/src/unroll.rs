@@ -10,6 +10,9 @@ use crate::nn::ThreadPool;
 use crate::rollout::LARGEST;
 use crate::sac::{Actor, ActorPass, Sac, Standardiser};
 
+#[cfg(test)]
+mod tests;
+
 /// Room for trajectories of equal length, forward and back.
 #[derive(Debug)]
 pub struct Unroll {

@@ -1,9 +1,9 @@
-//! One and three whole SAC updates equal PyTorch's. The other side: scripts/golden/sac.py.
+//! One and three whole SAC updates equal PyTorch's, also with normalised networks and a critics' loss of two means. The other side: scripts/golden/sac.py.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use ndarray::{Array1, Array2};
 use offing::nn::{Noise, Tensors, ThreadPool};
-use offing::sac::{Sac, SacConfig};
+use offing::sac::{Sac, SacConfig, TwoMeans};
 use offing::{Batch, Mat, Rng};
 
 const BATCH: usize = 16;
@@ -44,11 +44,27 @@ fn difference(ours: &Tensors, theirs: &Tensors) -> (f64, String) {
 
 #[test]
 fn sac_updates_equal_pytorch() {
-    let golden = Tensors::from_bytes(include_bytes!("golden/sac.safetensors")).unwrap();
+    let cfg = SacConfig { hidden: vec![32, 32], ..SacConfig::default() };
+    check(include_bytes!("golden/sac.safetensors"), &cfg, None);
+}
+
+#[test]
+fn updates_of_normalised_networks_on_two_means_equal_pytorch() {
+    let cfg = SacConfig {
+        hidden: vec![24, 18],
+        actor_layer_norm: true,
+        critic_layer_norm: true,
+        ..SacConfig::default()
+    };
+    let means = TwoMeans { first: 5, weight: 0.7 };
+    check(include_bytes!("golden/sac_normalised.safetensors"), &cfg, Some(means));
+}
+
+fn check(golden: &[u8], cfg: &SacConfig, means: Option<TwoMeans>) {
+    let golden = Tensors::from_bytes(golden).unwrap();
     for threads in [1, 2] {
-        let cfg = SacConfig { hidden: vec![32, 32], ..SacConfig::default() };
         let mut agent =
-            Sac::new(&cfg, 7, 3, &ThreadPool::new(threads), &mut Rng::stream(0, "init", 0)).unwrap();
+            Sac::new(cfg, 7, 3, &ThreadPool::new(threads), &mut Rng::stream(0, "init", 0)).unwrap();
         agent.load(&golden.under("before")).unwrap();
         for update in 0..3 {
             let given = golden.under(&format!("batch.{update}"));
@@ -60,8 +76,8 @@ fn sac_updates_equal_pytorch() {
                 done: column(&given, "done").mapv(|d| d > 0.5),
             };
             let (next, current) = (mat(&given, "eps_next", 3), mat(&given, "eps", 3));
-            let losses =
-                agent.update_with(&batch, Noise::Given(next.view()), Noise::Given(current.view())).unwrap();
+            let (next, current) = (Noise::Given(next.view()), Noise::Given(current.view()));
+            let losses = agent.update_two_means_with(&batch, means, next, current).unwrap();
             let wanted = golden.f32(&format!("losses.{update}"), &[2]).unwrap();
             assert!((losses.critic - f64::from(wanted[0])).abs() < 1e-5 * f64::from(wanted[0]).abs());
             assert!((losses.actor - f64::from(wanted[1])).abs() < 1e-5);

@@ -22,6 +22,10 @@ pub struct BcConfig {
     pub train: TrainConfig,
     /// Hidden widths of the policy.
     pub hidden: Vec<usize>,
+    /// Normalise the policy's hidden layers (linear, layer normalisation, ReLU).
+    // Not written down at its default: runs keep the names they had before there was a choice.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub layer_norm: bool,
     /// Learning rate.
     pub lr: f64,
     /// What is minimised.
@@ -35,6 +39,7 @@ impl Default for BcConfig {
         Self {
             train: TrainConfig { steps: 100_000, ..TrainConfig::default() },
             hidden: vec![256; 2],
+            layer_norm: false,
             lr: 1e-3,
             objective: Objective::default(),
             best_share: 1.0,
@@ -68,6 +73,7 @@ impl Algorithm for BcConfig {
         let rows = best_rows(session.data, self.best_share);
         let (obs_dim, act_dim) = (data.obs_dim(), data.act_dim());
         let actor = Actor::new(obs_dim, act_dim, &self.hidden, [-5.0, 2.0], &mut session.rng("init", 0))
+            .with_layer_norm(self.layer_norm)
             .centred_on(&data.act);
         let mut state = State { actor, cloner: Cloner::new(self.objective, self.lr) };
         let mut batch = Batch::empty(obs_dim, act_dim);

@@ -18,7 +18,7 @@ use crate::error::{Result, invalid};
 use crate::nn::{Noise, Scalar, Tensors, ThreadPool};
 use crate::rng::Rng;
 use crate::rollout::ModelRollout;
-use crate::sac::{Actor, Losses, Sac, SacConfig};
+use crate::sac::{Actor, Losses, RowFactors, Sac, SacConfig};
 
 /// Settings of COMBO.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -153,6 +153,7 @@ fn update(
 ) -> Result<(Losses, f64)> {
     let mut rng = session.rng("sac", step.index);
     let (next, current) = (Noise::draw(&mut rng), Noise::draw(&mut rng));
+    let factors = RowFactors::of(learner.two_means(), learner.batch.rows.len());
     let SacLearner { agent, batch: MixedBatch { rows: batch, real, .. }, .. } = learner;
     let (cfg, pool, real) = (weight.cfg, session.pool, *real);
     let (mut losses, y) = session.timer.time("sac", || {
@@ -179,7 +180,7 @@ fn update(
                 let (q, dq) = (q.to_slice().expect("contiguous"), dq.as_slice_mut().expect("contiguous"));
                 let (q, probed) = q.split_at(batch.len());
                 let (dq, dprobed) = dq.split_at_mut(batch.len());
-                error += squared_error(q, &y, dq) / nets;
+                error += squared_error(q, &y, &factors, dq) / nets;
                 gap += probes.soft_maximum(probed, beta, dprobed) / nets;
                 gap -= mean(&q[..real], -beta, &mut dq[..real]) / nets;
             }
@@ -242,13 +243,14 @@ impl Checkpoint for State<'_> {
     }
 }
 
-/// Mean (q − y)²; its gradient goes into `dq`.
-fn squared_error(q: &[f32], y: &Array1<f32>, dq: &mut [f32]) -> f64 {
+/// Mean f·(q − y)², f the row's factor; its gradient goes into `dq`.
+fn squared_error(q: &[f32], y: &Array1<f32>, factors: &RowFactors, dq: &mut [f32]) -> f64 {
     let rows = q.len();
     let mut total = 0.0;
-    for ((q, y), dq) in q.iter().zip(y).zip(dq) {
-        total += f64::from(q - y).powi(2);
-        *dq = 2.0 * (q - y) / rows as f32;
+    for (row, ((q, y), dq)) in q.iter().zip(y).zip(dq).enumerate() {
+        let factor = factors.at(row);
+        total += f64::from(factor) * f64::from(q - y).powi(2);
+        *dq = factor * (2.0 * (q - y) / rows as f32);
     }
     total / rows as f64
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::{ColumnMap, Dataset};
 use crate::dynamics::{EnsembleConfig, TerminationConfig, check_rows};
-use crate::error::{Result, invalid};
+use crate::error::{Result, ensure, invalid};
 use crate::pessimism::Pessimism;
 use crate::sac::SacConfig;
 use crate::tasks::body_of;
@@ -174,6 +174,11 @@ pub struct RolloutConfig {
     /// Rows that the buffer has room for. Without it, `starts` · `length` · `retain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<usize>,
+    /// Weight of the critics' mean loss on logged rows beside that on imagined ones, which has the rest, whatever the share of
+    /// each in a batch. Without it, all rows count alike. The actor's loss counts all rows alike in any case: which states it
+    /// learns at is up to `real_ratio`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logged_weight: Option<f32>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -192,6 +197,7 @@ impl Default for RolloutConfig {
             first_states: 0.0,
             one_member: false,
             buffer: None,
+            logged_weight: None,
         }
     }
 }
@@ -241,6 +247,21 @@ impl RolloutConfig {
             return Err(invalid!(
                 "rollout.real_ratio: wanted a number from 0 to 1, found {}; the paper has 0.9",
                 self.real_ratio
+            ));
+        }
+        if let Some(weight) = self.logged_weight {
+            ensure((0.0..=1.0).contains(&weight), "rollout.logged_weight", "a number from 0 to 1", weight)?;
+        }
+        Ok(())
+    }
+
+    /// Says whether a batch has rows of one kind only although their weights are given.
+    fn validate_weight(&self, batch: usize) -> Result<()> {
+        let real = self.real_rows(batch);
+        if self.logged_weight.is_some() && (real == 0 || real >= batch) {
+            return Err(invalid!(
+                "rollout.logged_weight: wanted logged and imagined rows to weigh, found {real} logged rows in a batch of \
+                 {batch}; set rollout.real_ratio between 0 and 1, or leave the weight out"
             ));
         }
         Ok(())
@@ -313,6 +334,7 @@ impl<'a> Blocks<'a> {
     pub(super) fn validate(&self) -> Result<()> {
         self.train.validate()?;
         self.rollout.map_or(Ok(()), RolloutConfig::validate)?;
+        self.rollout.map_or(Ok(()), |rollout| rollout.validate_weight(self.train.batch))?;
         self.model.map_or(Ok(()), |model| model.ensemble.validate())?;
         self.sac.map_or(Ok(()), SacConfig::validate)?;
         self.pessimism.map_or(Ok(()), Pessimism::validate)

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::nn::Tensors;
 use crate::replay::gather_at;
 use crate::rollout::{ModelBuffer, ModelRollout, Rollout, RolloutStats, UniformActions};
-use crate::sac::{Actor, Losses, Sac, SacConfig, Standardiser};
+use crate::sac::{Actor, Losses, Sac, SacConfig, Standardiser, TwoMeans};
 
 /// An agent, the buffer of imagined rows, and the batches it draws from both.
 pub struct SacLearner {
@@ -181,8 +181,14 @@ impl SacLearner {
     /// # Errors
     /// Losses that are not finite.
     pub fn update(&mut self, session: &mut Session<'_>, step: Step) -> Result<Losses> {
-        let (agent, rows, mut rng) = (&mut self.agent, &self.batch.rows, session.rng("sac", step.index));
-        session.timer.time("sac", || agent.update(rows, &mut rng))
+        let (means, mut rng) = (self.two_means(), session.rng("sac", step.index));
+        let (agent, rows) = (&mut self.agent, &self.batch.rows);
+        session.timer.time("sac", || agent.update_two_means(rows, means, &mut rng))
+    }
+
+    /// What the batch's logged and imagined rows count in the critics' loss, where that is set.
+    pub fn two_means(&self) -> Option<TwoMeans> {
+        self.cfg.logged_weight.map(|weight| TwoMeans { first: self.batch.real, weight })
     }
 
     fn draw(&self, session: &Session<'_>, step: u64) -> Draw {

@@ -11,7 +11,7 @@ use crate::env::{Env, EnvPool};
 use crate::error::Result;
 use crate::home::Home;
 use crate::iql::IqlConfig;
-use crate::nn::ThreadPool;
+use crate::nn::{Tensors, ThreadPool};
 use crate::pessimism::{Normaliser, Pessimism};
 use crate::policy::Policy;
 use crate::rng::Rng;
@@ -19,6 +19,7 @@ use crate::run::{ControlFlow, METRICS, RunDir, read_metrics};
 use crate::sac::SacConfig;
 use crate::td3::Td3Config;
 use crate::uncertainty::{BellmanStdConfig, UncertaintyConfig};
+use bc::BcConfig;
 use combo::{ComboConfig, Conservative};
 use iql::IqlAlgorithmConfig;
 use mobile::MobileConfig;
@@ -238,8 +239,12 @@ fn mobile_combo_and_rambo_beat_the_behaviour_policy() {
 #[test]
 fn mobile_combo_and_rambo_resume_bit_for_bit_on_any_number_of_threads() {
     let data = point_mass_data();
-    let (mobile, mut combo, rambo) = (MobileConfig(mobile_config(400)), combo_config(400), rambo_config(400));
+    let (mobile, mut combo, mut rambo) =
+        (MobileConfig(mobile_config(400)), combo_config(400), rambo_config(400));
+    rambo.sac.actor_layer_norm = true;
+    rambo.rollout.logged_weight = Some(0.3);
     combo.rollout.actions = RolloutActions::Uniform;
+    combo.rollout.logged_weight = Some(0.8);
     let algorithms: [(&str, &dyn Algorithm); 3] = [("mobile", &mobile), ("combo", &combo), ("rambo", &rambo)];
     for (name, algorithm) in algorithms {
         let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -296,6 +301,21 @@ fn td3bc_and_iql_resume_bit_for_bit_on_any_number_of_threads() {
 }
 
 #[test]
+fn cloning_with_normalised_layers_resumes_bit_for_bit_and_its_policy_has_them() {
+    let (data, train) = (point_mass_data(), small(penalise(), "sumo", 400).train);
+    let cfg = BcConfig { train, hidden: vec![32, 32], layer_norm: true, ..BcConfig::default() };
+    let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    train_by(&cfg, &data, whole.path(), 1, u64::MAX);
+    for stop_at in [140, u64::MAX] {
+        train_by(&cfg, &data, parts.path(), 2, stop_at);
+    }
+    assert!(outcome(whole.path()) == outcome(parts.path()));
+    let file = std::fs::read(whole.path().join("run/policy.safetensors")).unwrap();
+    let policy = Actor::from_policy(&Tensors::from_bytes(&file).unwrap()).unwrap();
+    assert!(policy.layer_norm());
+}
+
+#[test]
 fn mobile_with_sumo_is_the_recipe_and_with_its_own_score_refuses_a_normaliser() {
     let data = point_mass_data();
     let cfg = small(penalise(), "sumo", 200);
@@ -330,11 +350,20 @@ fn nonsense_settings_are_named() {
         pessimism: Pessimism::Penalize { lambda: -1.0, normaliser: Normaliser::Dataset, reward_range: None },
         ..small(penalise(), "sumo", 10)
     };
+    let weighted = |weight: f32, real_ratio: f64| {
+        let mut cfg = small(penalise(), "sumo", 10);
+        (cfg.rollout.logged_weight, cfg.rollout.real_ratio) = (Some(weight), real_ratio);
+        validate(&cfg)
+    };
+    weighted(0.9, 0.5).unwrap();
     for (error, word) in [
         (validate(&combo).unwrap_err(), "conservative.temperature"),
         (validate(&rambo).unwrap_err(), "adversary.lambda"),
         (validate(&decays).unwrap_err(), "adversary.step.decay: wanted 3 numbers"),
         (validate(&far).unwrap_err(), "pessimism.lambda"),
+        (weighted(1.5, 0.5).unwrap_err(), "rollout.logged_weight: wanted a number from 0 to 1"),
+        (weighted(0.5, 1.0).unwrap_err(), "found 128 logged rows in a batch of 128"),
+        (weighted(0.5, 0.0).unwrap_err(), "found 0 logged rows"),
     ] {
         assert!(error.to_string().contains(word), "{error}");
     }

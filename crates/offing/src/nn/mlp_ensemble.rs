@@ -110,6 +110,13 @@ impl MlpEnsemble {
         self
     }
 
+    /// The same weights with or without layer normalisation, which has none of its own.
+    #[must_use]
+    pub fn with_layer_norm(mut self, layer_norm: bool) -> Self {
+        self.shape = self.shape.with_layer_norm(layer_norm);
+        self
+    }
+
     /// The networks' common shape.
     pub fn shape(&self) -> &Shape {
         &self.shape

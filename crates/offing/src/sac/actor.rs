@@ -44,6 +44,14 @@ impl Actor {
         Self { net, act_dim, log_std, clipped: false, range: None, scratch: ScratchPool::default() }
     }
 
+    /// The same weights with or without layer normalisation of the hidden layers (linear, normalisation, activation). For a fresh
+    /// policy: to one that has learnt, it is another function.
+    #[must_use]
+    pub fn with_layer_norm(mut self, layer_norm: bool) -> Self {
+        self.net = self.net.with_layer_norm(layer_norm);
+        self
+    }
+
     /// A policy whose network gives all μ, then all log σ. Weights that are not finite are an error.
     pub(crate) fn from_net(net: MlpEnsemble, log_std: [f32; 2], clipped: bool) -> Result<Self> {
         if net.not_finite().is_some() {
@@ -104,6 +112,11 @@ impl Actor {
     /// Activation of the hidden units.
     pub fn units(&self) -> Activation {
         self.net.shape().activation()
+    }
+
+    /// Whether the hidden layers are normalised.
+    pub fn layer_norm(&self) -> bool {
+        self.net.shape().layer_norm()
     }
 
     /// Actions for a batch and their log-densities. Row i's noise depends on the noise's key and i alone.
@@ -187,8 +200,8 @@ impl Actor {
         }
     }
 
-    /// The weights alone, named as policies are stored: `hidden.<i>.*`, `mean.*`, `log_std.*`; and `tanh_units`, `clipped`,
-    /// `action_low` and `action_high` for a policy that has these.
+    /// The weights alone, named as policies are stored: `hidden.<i>.*`, `mean.*`, `log_std.*`; and `tanh_units`, `layer_norm`,
+    /// `clipped`, `action_low` and `action_high` for a policy that has these.
     pub fn to_policy(&self) -> Tensors {
         let mut out = Tensors::default();
         let (shape, last) = (self.net.shape(), self.net.shape().layers() - 1);
@@ -212,7 +225,11 @@ impl Actor {
             out.put_f32("action_low", &[self.act_dim], low.clone());
             out.put_f32("action_high", &[self.act_dim], high.clone());
         }
-        for (name, set) in [("tanh_units", self.units() == Activation::Tanh), ("clipped", self.clipped)] {
+        for (name, set) in [
+            ("tanh_units", self.units() == Activation::Tanh),
+            ("layer_norm", self.layer_norm()),
+            ("clipped", self.clipped),
+        ] {
             if set {
                 out.put_u64(name, &[1]);
             }
@@ -244,7 +261,7 @@ impl Actor {
             None => Ok(false),
         };
         let units = if flag("tanh_units")? { Activation::Tanh } else { Activation::Relu };
-        let shape = Shape::new(obs_dim, &hidden, 2 * act_dim, units);
+        let shape = Shape::new(obs_dim, &hidden, 2 * act_dim, units).with_layer_norm(flag("layer_norm")?);
         let mut net = MlpEnsemble::zeros(shape, 1, Keep::Moments);
         for l in 0..=count {
             let (inputs, outputs) = (net.shape().inputs(l), net.shape().outputs(l));
@@ -327,12 +344,26 @@ mod tests {
     }
 
     #[test]
-    fn tanh_units_and_a_clip_survive_a_file_and_act_alike_in_the_policy_module() {
-        let mut tensors = actor().to_policy();
-        tensors.put_u64("tanh_units", &[1]);
-        tensors.put_u64("clipped", &[1]);
-        let policy = Actor::from_policy(&tensors).unwrap();
-        assert_eq!(policy.to_policy(), tensors);
+    fn tanh_units_normalisation_and_a_clip_survive_a_file_and_act_alike_in_the_policy_module() {
+        let flags = ["tanh_units", "layer_norm", "clipped"];
+        for chosen in [vec![0, 2], vec![1], vec![0, 1, 2]] {
+            let mut tensors = actor().to_policy();
+            chosen.iter().for_each(|&flag| tensors.put_u64(flags[flag], &[1]));
+            acts_alike(&tensors);
+        }
+        let normalised = actor().with_layer_norm(true);
+        assert!(normalised.layer_norm() && !actor().layer_norm());
+        assert!(normalised.to_policy().shape("layer_norm").is_some(), "the file says so");
+        assert!(actor().to_policy().shape("layer_norm").is_none(), "files without are what they were");
+        let obs = Mat::ones((1, 5));
+        let act = |actor: Actor| actor.mean_batch(&ThreadPool::new(1), &obs);
+        assert_ne!(act(normalised), act(actor()));
+    }
+
+    /// The policy of these tensors acts alike from a file, on one row, on a batch, and in the policy module.
+    fn acts_alike(tensors: &Tensors) {
+        let policy = Actor::from_policy(tensors).unwrap();
+        assert_eq!(policy.to_policy(), *tensors);
         let bytes = tensors.to_bytes().unwrap();
         let plain = crate::policy::TanhGaussian::from_bytes(&bytes, std::path::Path::new("p")).unwrap();
         let obs = Mat::from_shape_fn((50, 5), |(i, j)| (i as f32 - 25.0) * (j as f32 - 2.0) * 0.3);
@@ -346,7 +377,7 @@ mod tests {
             assert!(one.iter().zip(&other).all(|(a, b)| (a - b).abs() < 1e-6), "{one:?} {other:?}");
         }
         let (acts, log_prob) = policy.sample(&ThreadPool::new(1), obs.view(), Noise::Key(1));
-        assert!(acts.iter().any(|a| a.abs() == 1.0), "some are cut");
+        assert!(acts.iter().any(|a| a.abs() == 1.0) || !policy.clipped(), "some are cut");
         assert!(acts.iter().all(|a| a.abs() <= 1.0) && log_prob.iter().all(|p| p.is_finite()));
     }
 }

@@ -137,9 +137,10 @@ mod tests {
         Batch { next_obs: obs.clone(), obs, act, rew: Array1::zeros(n), done }
     }
 
-    fn train(objective: Objective, threads: usize, steps: usize) -> (Actor, f64) {
+    fn train(objective: Objective, layer_norm: bool, threads: usize, steps: usize) -> (Actor, f64) {
         let (data, pool) = (rows(2000), ThreadPool::new(threads));
-        let mut actor = Actor::new(3, 2, &[64, 64], [-5.0, 2.0], &mut Rng::stream(0, "init", 0));
+        let mut actor = Actor::new(3, 2, &[64, 64], [-5.0, 2.0], &mut Rng::stream(0, "init", 0))
+            .with_layer_norm(layer_norm);
         let mut cloner = Cloner::new(objective, 1e-3);
         let mut rng = Rng::stream(1, "draw", 0);
         let mut loss = 0.0;
@@ -152,8 +153,10 @@ mod tests {
 
     #[test]
     fn both_objectives_learn_the_actions_and_how_sure_they_are() {
-        for objective in [Objective::Mse, Objective::Nll] {
-            let (actor, _) = train(objective, 2, 1500);
+        for (objective, layer_norm) in
+            [(Objective::Mse, false), (Objective::Nll, false), (Objective::Mse, true)]
+        {
+            let (actor, _) = train(objective, layer_norm, 2, 1500);
             let (data, pool) = (rows(2000), ThreadPool::new(2));
             let miss = (&actor.mean_batch(&pool, &data.obs) - &data.act).mapv(|x| x * x).mean().unwrap();
             assert!(miss < 0.01, "{objective:?}: {miss}");
@@ -166,10 +169,12 @@ mod tests {
 
     #[test]
     fn threads_do_not_change_a_bit() {
-        let (a, first) = train(Objective::Nll, 1, 40);
-        let (b, second) = train(Objective::Nll, 3, 40);
-        assert_eq!(first.to_bits(), second.to_bits());
-        assert_eq!(a.to_policy(), b.to_policy());
+        for layer_norm in [false, true] {
+            let (a, first) = train(Objective::Nll, layer_norm, 1, 40);
+            let (b, second) = train(Objective::Nll, layer_norm, 3, 40);
+            assert_eq!(first.to_bits(), second.to_bits());
+            assert_eq!(a.to_policy(), b.to_policy());
+        }
     }
 
     #[test]

@@ -38,6 +38,10 @@ pub struct SacConfig {
     /// Normalise the critics' hidden layers (linear, layer normalisation, ReLU): values stay finite far from the data.
     #[serde(skip_serializing_if = "is_default")]
     pub critic_layer_norm: bool,
+    /// Normalise the actor's hidden layers (linear, layer normalisation, ReLU): μ and log σ stay bounded far from the data.
+    /// Saved policies and their ONNX include it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub actor_layer_norm: bool,
     /// Which target critics make the target.
     #[serde(skip_serializing_if = "is_default")]
     pub target_critics: TargetCritics,
@@ -70,6 +74,7 @@ impl Default for SacConfig {
             target_floor: None,
             order: Order::default(),
             critic_layer_norm: false,
+            actor_layer_norm: false,
             target_critics: TargetCritics::default(),
             critic_output_scale: None,
             actor_average: None,

@@ -26,6 +26,7 @@ mod standardiser;
 mod state;
 #[cfg(test)]
 mod tests;
+mod two_means;
 
 pub use crate::units::Standardiser;
 pub use actor::Actor;
@@ -33,6 +34,8 @@ pub use actor_pass::ActorPass;
 pub use cloning::{Cloner, Objective};
 pub use config::{Alpha, Order, SacConfig, Schedule, TargetCritics};
 pub use custom_loss::ActorTerms;
+pub(crate) use two_means::RowFactors;
+pub use two_means::TwoMeans;
 
 pub use crate::policy::Deterministic;
 
@@ -70,7 +73,7 @@ struct Steps {
 /// What an update found; means over the batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Losses {
-    /// (Q_j − y)², mean over critics.
+    /// (Q_j − y)², mean over critics; of two means, their weighted sum.
     pub critic: f64,
     /// α log π − min Q.
     pub actor: f64,
@@ -102,7 +105,8 @@ impl Sac {
                 "an agent needs observations and actions, found widths {obs_dim} and {act_dim}"
             ));
         }
-        let mut actor = Actor::new(obs_dim, act_dim, &cfg.hidden, cfg.log_std, rng);
+        let mut actor =
+            Actor::new(obs_dim, act_dim, &cfg.hidden, cfg.log_std, rng).with_layer_norm(cfg.actor_layer_norm);
         if cfg.actor_average.is_some() {
             actor.net = actor.net.with_targets();
         }
@@ -163,23 +167,34 @@ impl Sac {
 
     /// One whole update: the blocks below in the configured order, targets last. Noise comes from `rng`.
     pub fn update(&mut self, batch: &Batch, rng: &mut Rng) -> Result<Losses> {
-        let (next, current) = (Noise::draw(rng), Noise::draw(rng));
-        self.update_with(batch, next, current)
+        self.update_two_means(batch, None, rng)
     }
 
     /// [`Sac::update`] with the noise of a' and of ã given. A loss that is not finite is an error, after
     /// which the agent is not usable: go back to a checkpoint.
     pub fn update_with(&mut self, batch: &Batch, next: Noise<'_>, current: Noise<'_>) -> Result<Losses> {
+        self.update_two_means_with(batch, None, next, current)
+    }
+
+    /// [`Sac::update_two_means`] with the noise given.
+    pub fn update_two_means_with(
+        &mut self,
+        batch: &Batch,
+        means: Option<TwoMeans>,
+        next: Noise<'_>,
+        current: Noise<'_>,
+    ) -> Result<Losses> {
         self.check(batch)?;
+        let rows = RowFactors::of(means, batch.len());
         let mut losses = match self.cfg.order {
             Order::CriticFirst => {
-                let critic = self.fused_critic_step(batch, next);
+                let critic = self.fused_critic_step(batch, next, &rows);
                 Losses { critic, ..self.actor_step(batch, current) }
             }
             Order::ActorFirst => {
                 let actor = self.actor_step(batch, current);
                 self.temperature_step(-actor.entropy);
-                Losses { critic: self.fused_critic_step(batch, next), ..actor }
+                Losses { critic: self.fused_critic_step(batch, next, &rows), ..actor }
             }
         };
         if self.cfg.order == Order::CriticFirst {
@@ -199,13 +214,14 @@ impl Sac {
     /// One step of all critics towards the targets `y`; returns the mean squared error before it.
     pub fn critic_step(&mut self, batch: &Batch, y: &Array1<f32>) -> f64 {
         assert_eq!(y.len(), batch.len(), "one target a row");
+        let rows = RowFactors::of(None, batch.len());
         self.for_shards(batch, |shard, context| {
             let y = y.slice(ndarray::s![shard.rows()]);
             shard.y.iter_mut().zip(y).for_each(|(to, y)| *to = *y);
-            shard.critic_pass(context);
+            shard.critic_pass(context, &rows);
         });
         self.train_critics(None);
-        self.critic_error(batch.len())
+        self.critic_error(batch.len(), &rows)
     }
 
     /// One step of the actor on mean (α log π(ã|s) − min_j Q_j(s, ã)), ã ~ π. For other losses, see
@@ -258,13 +274,13 @@ impl Sac {
     }
 
     /// td_target, critic_step and sync_targets in two passes over the batch instead of four; the same bits.
-    fn fused_critic_step(&mut self, batch: &Batch, noise: Noise<'_>) -> f64 {
+    fn fused_critic_step(&mut self, batch: &Batch, noise: Noise<'_>, rows: &RowFactors) -> f64 {
         self.for_shards(batch, |shard, context| {
             shard.td_target(context, noise);
-            shard.critic_pass(context);
+            shard.critic_pass(context, rows);
         });
         self.train_critics(Some(self.cfg.tau));
-        self.critic_error(batch.len())
+        self.critic_error(batch.len(), rows)
     }
 
     fn train_critics(&mut self, tau: Option<f32>) {
@@ -288,11 +304,13 @@ impl Sac {
     }
 
     /// The critics' squared error, summed in the order of the rows whatever shards they were cut into.
-    fn critic_error(&self, rows: usize) -> f64 {
+    fn critic_error(&self, rows: usize, factors: &RowFactors) -> f64 {
         let of_critic = |j: usize| {
             self.shards.iter().fold(0.0, |total, shard| {
-                let q = &shard.q[j * shard.y.len()..];
-                q.iter().zip(&shard.y).fold(total, |total, (&q, &y)| total + f64::from(q - y).powi(2))
+                let pairs = shard.q[j * shard.y.len()..].iter().zip(&shard.y);
+                shard.rows().zip(pairs).fold(total, |total, (row, (&q, &y))| {
+                    total + f64::from(factors.at(row)) * f64::from(q - y).powi(2)
+                })
             })
         };
         (0..self.critics.nets()).map(of_critic).sum::<f64>() / (rows * self.critics.nets()) as f64

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use ndarray::ArrayView2;
 
-use super::{ActorTerms, Sac};
+use super::{ActorTerms, RowFactors, Sac};
 use crate::batch::{Batch, Mat};
 use crate::nn::{MlpEnsemble, Noise, PackedMatrix, Shard, TanhGaussianHead, Weights};
 
@@ -86,13 +86,18 @@ impl UpdateShard {
         }
     }
 
-    /// The critics at the batch's own actions, and the gradient of mean (Q_j − y)² on its way back.
-    pub(super) fn critic_pass(&mut self, c: &UpdateContext<'_>) {
+    /// The critics at the batch's own actions, and the gradient of mean f·(Q_j − y)² on its way back; f is the row's factor.
+    pub(super) fn critic_pass(&mut self, c: &UpdateContext<'_>, rows: &RowFactors) {
         self.evaluate_at(c.critics, Weights::Current, c.batch.obs.view(), c.batch.act.view());
         let (n, scale) = (self.y.len(), 2.0 / c.batch.len() as f32);
+        let first = rows.first.saturating_sub(self.rows().start).min(n);
+        let parts = [(0..first, scale * rows.factors[0]), (first..n, scale * rows.factors[1])];
         for (j, net) in self.critics.nets.iter_mut().enumerate() {
-            for (i, (q, y)) in self.q[j * n..].iter().zip(&self.y).enumerate() {
-                net.dout.set(i, 0, scale * (q - y));
+            for (part, scale) in parts.clone() {
+                let pairs = self.q[j * n..][part.clone()].iter().zip(&self.y[part.clone()]);
+                for (i, (q, y)) in part.zip(pairs) {
+                    net.dout.set(i, 0, scale * (q - y));
+                }
             }
         }
         self.critics.backward(c.critics, 0);

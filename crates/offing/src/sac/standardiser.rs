@@ -97,8 +97,10 @@ mod tests {
         let (pool, raw, standardiser) = (ThreadPool::new(1), rows(), Standardiser::of(&rows()));
         let mut obs = raw.clone();
         standardiser.apply(&mut obs);
-        for hidden in [vec![], vec![32], vec![64, 64]] {
-            let actor = Actor::new(4, 3, &hidden, [-5.0, 2.0], &mut Rng::stream(1, "actor", 0));
+        let shapes = [(vec![], false), (vec![32], false), (vec![64, 64], false), (vec![64, 64], true)];
+        for (hidden, layer_norm) in shapes {
+            let actor = Actor::new(4, 3, &hidden, [-5.0, 2.0], &mut Rng::stream(1, "actor", 0))
+                .with_layer_norm(layer_norm);
             let folded = standardiser.fold(&actor);
             for noise in [Noise::Zero, Noise::Key(3)] {
                 let (wanted, wanted_density) = actor.sample(&pool, obs.view(), noise);

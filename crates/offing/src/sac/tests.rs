@@ -4,7 +4,7 @@ use super::*;
 use crate::nn::{Field, Tensors};
 use ndarray::Array2;
 
-fn batch(rows: usize, obs: usize, act: usize, seed: u64) -> Batch {
+pub(super) fn batch(rows: usize, obs: usize, act: usize, seed: u64) -> Batch {
     let mut rng = Rng::stream(seed, "batch", 0);
     let mut mat =
         |cols: usize, scale: f64| Array2::from_shape_fn((rows, cols), |_| (scale * rng.normal()) as f32);
@@ -14,12 +14,16 @@ fn batch(rows: usize, obs: usize, act: usize, seed: u64) -> Batch {
     Batch { obs, act, rew, next_obs, done }
 }
 
-fn agent(threads: usize, cfg: &SacConfig) -> Sac {
+pub(super) fn agent(threads: usize, cfg: &SacConfig) -> Sac {
     Sac::new(cfg, 5, 2, &ThreadPool::new(threads), &mut Rng::stream(4, "init", 0)).unwrap()
 }
 
-fn small() -> SacConfig {
+pub(super) fn small() -> SacConfig {
     SacConfig { hidden: vec![32, 20], critics: 3, ..SacConfig::default() }
+}
+
+fn normalised() -> SacConfig {
+    SacConfig { actor_layer_norm: true, critic_layer_norm: true, ..small() }
 }
 
 #[test]
@@ -59,27 +63,33 @@ fn an_update_is_its_blocks_in_order() {
 
 #[test]
 fn threads_do_not_change_a_bit() {
-    let run = |threads: usize| {
-        let mut agent = agent(threads, &small());
+    let run = |threads: usize, cfg: &SacConfig| {
+        let mut agent = agent(threads, cfg);
         let mut rng = Rng::stream(0, "sac", 0);
         for step in 0..6 {
             agent.update(&batch(50, 5, 2, step), &mut rng).unwrap();
         }
         agent.save().to_bytes().unwrap()
     };
-    let one = run(1);
-    assert!(one == run(2) && one == run(3) && one == run(7));
+    for cfg in [small(), normalised()] {
+        let one = run(1, &cfg);
+        assert!([2, 3, 7].into_iter().all(|threads| one == run(threads, &cfg)));
+    }
 }
 
 #[test]
 fn a_resumed_agent_goes_on_bit_for_bit() {
-    let cfg = SacConfig { actor_schedule: Schedule::Cosine { steps: Some(20), every: 2 }, ..small() };
-    let (mut straight, mut rng) = (agent(2, &cfg), Rng::stream(0, "sac", 0));
+    let actor_schedule = Schedule::Cosine { steps: Some(20), every: 2 };
+    [small(), normalised()].into_iter().for_each(|cfg| resumes(&SacConfig { actor_schedule, ..cfg }));
+}
+
+fn resumes(cfg: &SacConfig) {
+    let (mut straight, mut rng) = (agent(2, cfg), Rng::stream(0, "sac", 0));
     for step in 0..4 {
         straight.update(&batch(20, 5, 2, step), &mut rng).unwrap();
     }
     let kept = Tensors::from_bytes(&straight.save().to_bytes().unwrap()).unwrap();
-    let mut resumed = Sac::new(&cfg, 5, 2, &ThreadPool::new(1), &mut Rng::stream(99, "other", 0)).unwrap();
+    let mut resumed = Sac::new(cfg, 5, 2, &ThreadPool::new(1), &mut Rng::stream(99, "other", 0)).unwrap();
     resumed.load(&kept).unwrap();
     let mut rng_too = rng.clone();
     for step in 4..8 {
@@ -131,8 +141,8 @@ fn soft_value(alpha: f64) -> impl Fn(&ActorTerms, &mut ActorTerms) -> f64 {
 
 #[test]
 fn a_general_actor_step_with_the_plain_loss_is_the_plain_step() {
-    for rows in [64, 33] {
-        let (mut plain, mut general) = (agent(2, &small()), agent(3, &small()));
+    for (rows, cfg) in [(64, small()), (33, small()), (64, normalised())] {
+        let (mut plain, mut general) = (agent(2, &cfg), agent(3, &cfg));
         for step in 0..3 {
             let batch = batch(rows, 5, 2, step);
             let wanted = plain.actor_step(&batch, Noise::Key(step)).actor;
@@ -148,26 +158,42 @@ fn a_general_actor_step_with_the_plain_loss_is_the_plain_step() {
     }
 }
 
+/// Weight and bias of each layer, in f64.
+pub(super) fn layers(nets: &MlpEnsemble, net: usize, field: Field) -> Vec<(Vec<f64>, Vec<f64>)> {
+    let wide = |v: Vec<f32>| v.into_iter().map(f64::from).collect::<Vec<f64>>();
+    let layer = |l: usize| nets.get(net, l, field);
+    (0..nets.shape().layers()).map(|l| (wide(layer(l).0), wide(layer(l).1))).collect()
+}
+
 /// A ReLU network in f64, by the textbook.
-fn network(layers: &[(Vec<f64>, Vec<f64>)], x: &[f64]) -> Vec<f64> {
+pub(super) fn network(layers: &[(Vec<f64>, Vec<f64>)], layer_norm: bool, x: &[f64]) -> Vec<f64> {
     let mut x = x.to_vec();
     for (l, (weight, bias)) in layers.iter().enumerate() {
         let rows = weight.chunks_exact(x.len()).zip(bias);
-        let z = rows.map(|(w, b)| b + w.iter().zip(&x).map(|(w, x)| w * x).sum::<f64>());
-        x = z.map(|z| if l + 1 < layers.len() { z.max(0.0) } else { z }).collect();
+        let mut z: Vec<f64> =
+            rows.map(|(w, b)| b + w.iter().zip(&x).map(|(w, x)| w * x).sum::<f64>()).collect();
+        if l + 1 < layers.len() {
+            if layer_norm {
+                let mean = z.iter().sum::<f64>() / z.len() as f64;
+                let variance = z.iter().map(|z| (z - mean).powi(2)).sum::<f64>() / z.len() as f64;
+                z.iter_mut().for_each(|z| *z = (*z - mean) / (variance + 1e-5).sqrt());
+            }
+            z.iter_mut().for_each(|z| *z = z.max(0.0));
+        }
+        x = z;
     }
     x
 }
 
 #[test]
 fn the_gradient_of_a_custom_actor_loss_equals_finite_differences() {
-    let mut agent = agent(2, &SacConfig { hidden: vec![9, 7], ..small() });
+    [false, true].into_iter().for_each(check_actor_gradient);
+}
+
+fn check_actor_gradient(actor_layer_norm: bool) {
+    let mut agent = agent(2, &SacConfig { hidden: vec![9, 7], actor_layer_norm, ..small() });
     let batch = batch(21, 5, 2, 3);
     let wide = |v: Vec<f32>| v.into_iter().map(f64::from).collect::<Vec<f64>>();
-    let layers = |nets: &MlpEnsemble, net: usize, field: Field| {
-        let layer = |l: usize| nets.get(net, l, field);
-        (0..3).map(|l| (wide(layer(l).0), wide(layer(l).1))).collect::<Vec<_>>()
-    };
     let mut actor = layers(&agent.actor.net, 0, Field::Weight);
     let critics: Vec<_> = (0..3).map(|j| layers(&agent.critics, j, Field::Weight)).collect();
     let mut eps = vec![0.0; 42];
@@ -176,7 +202,7 @@ fn the_gradient_of_a_custom_actor_loss_equals_finite_differences() {
     let plain = |actor: &[(Vec<f64>, Vec<f64>)]| {
         let row = |i: usize| {
             let obs = wide(batch.obs.row(i).to_vec());
-            let out = network(actor, &obs);
+            let out = network(actor, actor_layer_norm, &obs);
             let (mut pair, mut total) = (obs, 0.0);
             for j in 0..2 {
                 let (mean, log_std, eps) = (out[j], out[2 + j].clamp(-5.0, 2.0), f64::from(eps[2 * i + j]));
@@ -187,7 +213,7 @@ fn the_gradient_of_a_custom_actor_loss_equals_finite_differences() {
                 total += 0.7 * (mean.tanh() - target).powi(2) + 0.4 * (z.tanh() - target).powi(2);
                 pair.push(z.tanh());
             }
-            total - critics.iter().map(|c| network(c, &pair)[0]).sum::<f64>() / 3.0
+            total - critics.iter().map(|c| network(c, false, &pair)[0]).sum::<f64>() / 3.0
         };
         (0..21).map(row).sum::<f64>() / 21.0
     };

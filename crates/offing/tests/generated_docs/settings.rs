@@ -179,7 +179,12 @@ impl Settings<'_> {
         let is_tagged = matches!(shape, Some(Shape::Kinds(_)));
         let key = if is_tagged { place.kind_key() } else { place.key(field.unset(shape)) };
         let defaults = defaults_with(place.root, &place.sets).unwrap();
-        let default = if field.required { "required".into() } else { key.read(&defaults).unwrap() };
+        let default = match field.required {
+            true => "required".into(),
+            // A key of the whole that is not written down at its default.
+            false if place.path.len() == 1 => key.read(&defaults).unwrap_or_else(|| field.unset(shape)),
+            false => key.read(&defaults).unwrap(),
+        };
         let notes = if is_tagged { String::new() } else { key.notes(&default, self.setups) };
         let shown = if field.required || default == "none" { default } else { code(&default) };
         vec![String::new(), code(&name), shown, prose(&field.doc) + more, notes]

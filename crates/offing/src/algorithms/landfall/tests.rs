@@ -205,7 +205,8 @@ fn landfall_beats_the_behaviour_policy_with_any_guard() {
 
 #[test]
 fn landfall_resumes_bit_for_bit_on_any_number_of_threads() {
-    let (data, cfg) = (point_mass_data(), landfall_config(400));
+    let (data, mut cfg) = (point_mass_data(), landfall_config(400));
+    cfg.sac.actor_layer_norm = true;
     let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     train_by(&cfg, &data, whole.path(), 1, u64::MAX);
     // Before and after rows are weighed, and after the warm start.
