@@ -93,7 +93,7 @@ def test_what_is_no_policy_is_refused_in_one_line(tmp_path):
     for arguments, piece in [
         (("export", tmp_path / "p.safetensors", tmp_path / "p.onnx"), "p.safetensors"),
         (("export", tmp_path / "good.safetensors", tmp_path / "p.txt"), ".onnx"),
-        (("act", tmp_path / "good.safetensors", tmp_path / "wide.npy", tmp_path / "a.npy"), "wanted 3 columns"),
+        (("act", tmp_path / "good.safetensors", tmp_path / "wide.npy", tmp_path / "a.npy"), "of 3 columns"),
     ]:
         run = offing(*arguments)
         assert run.returncode == 2 and len(run.stderr.splitlines()) == 1 and piece in run.stderr, run.stderr

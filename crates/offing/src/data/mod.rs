@@ -14,6 +14,7 @@ pub mod resolve;
 
 mod checks;
 mod column_names;
+mod contain;
 mod dataset;
 mod formats;
 mod from_columns;

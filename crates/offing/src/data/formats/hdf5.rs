@@ -124,6 +124,14 @@ impl<'a> Hdf5<'a> {
             let found = format!("a shape of {}", show_shape(&set.shape()));
             return Err(damaged_key(self.path, key, &wanted, found));
         }
+        // A chunk is decoded whole, whatever part of it the data reach.
+        let chunk = set.chunk_dims().unwrap_or_default();
+        let chunk_bytes = chunk.iter().try_fold(size as u64, |total, &d| total.checked_mul(d as u64));
+        if claimed != Some(0) && chunk_bytes.is_none_or(|bytes| bytes > limit) {
+            let wanted =
+                format!("chunks of at most {limit} bytes, what a file of {} bytes can hold", self.bytes);
+            return Err(damaged_key(self.path, key, &wanted, format!("chunks of {}", show_shape(&chunk))));
+        }
         let values = match set.datatype().map_err(|e| self.unreadable(key, &e))? {
             DatatypeMessage::FloatingPoint { size: 4, .. } => set.read_raw().map(StoredValues::F32),
             DatatypeMessage::FloatingPoint { size: 8, .. } => set.read_numeric_as().map(StoredValues::F64),

@@ -34,6 +34,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use super::contain::contain;
 use super::dataset::Dataset;
 use super::options::ReadOptions;
 use crate::error::{Error, Result, bad_file};
@@ -176,7 +177,7 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
             format.title
         ));
     }
-    (format.read)(path, options)
+    contain(path, || (format.read)(path, options))
 }
 
 /// Writes `data` to `path` in the given format, which must be one of [`Format::written`].

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use parquet::file::reader::FileReader;
 
+use super::super::contain::contain;
 use super::super::messages::escaped;
 use super::super::options::ReadOptions;
 use super::super::unknown_columns;
@@ -111,7 +112,9 @@ impl Observations {
                 let now = *group..*group + 1;
                 *group += 1;
                 match now.start < table.reader.num_row_groups() {
-                    true => Some(parquet_rows(table, &self.path, &self.columns, now)?),
+                    true => {
+                        Some(contain(&self.path, || parquet_rows(table, &self.path, &self.columns, now))?)
+                    }
                     false => None,
                 }
             }
