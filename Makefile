@@ -1,5 +1,5 @@
 # The few verbs of this project. `make test` is what CI runs; nothing in it needs more than cargo and Python 3.
-.PHONY: test test-all rust-test python-test python-package ray-test lint docs docs-update bench clean
+.PHONY: test test-all fuzz rust-test python-test python-package ray-test lint docs docs-update bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,6 +13,7 @@ lint:
 
 rust-test:
 	cargo test --workspace --locked
+	cargo run -q -p offing --locked --example fuzz_readers -- 20000
 
 docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
@@ -40,9 +41,16 @@ ray-test: $(VENV)/ready python-package
 	$(PY) -m pip install -q 'ray>=2.9'
 	$(PY) -m pytest -q scripts/ray_cluster.py
 
+# Damages small files of every format and reads them, in another order with each SEED.
+CASES ?= 300000
+SEED ?= 0
+fuzz:
+	cargo run --release -p offing --locked --example fuzz_readers -- $(CASES) --seed $(SEED)
+
 # Longer: more fuzzing, and the unsafe code under valgrind.
 test-all: test
 	PROPTEST_CASES=5000 cargo test -p offing --release --locked --test bad_files
+	$(MAKE) fuzz CASES=1000000
 	OFFING_KNN_CASES=5000 OFFING_KNN_FUZZ=100000 cargo test -p offing-knn --release --locked
 	scripts/valgrind_knn.sh
 
