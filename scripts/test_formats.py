@@ -1,6 +1,6 @@
-"""h5py, minari, pyarrow and NumPy read the files offing writes, and offing reads theirs.
+"""h5py, minari, pyarrow, NumPy and pandas read the files offing writes, and offing reads theirs.
 
-Needs: pip install pytest h5py "minari[hdf5,arrow]" pyarrow numpy
+Needs: pip install pytest h5py "minari[hdf5,arrow]" pyarrow numpy pandas
 Run:   cargo build -p offing --example convert && pytest scripts/test_formats.py
 """
 
@@ -11,6 +11,7 @@ import subprocess
 
 import h5py
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -383,6 +384,27 @@ def test_csv_both_ways(tmp_path):
     np.testing.assert_array_equal(got, columns["observations"])
     convert(tmp_path / "a.csv", tmp_path / "b.hdf5")
     check_h5(tmp_path / "b.hdf5", columns)
+
+
+def test_pandas_both_ways(tmp_path):
+    columns = flat()
+    convert(write_h5(tmp_path / "a.hdf5", columns), tmp_path / "a.csv")
+    convert(tmp_path / "a.hdf5", tmp_path / "a.parquet")
+    tables = {"csv": pd.read_csv(tmp_path / "a.csv"), "parquet": pd.read_parquet(tmp_path / "a.parquet")}
+    for table in tables.values():
+        for prefix, key in {"obs": "observations", "next_obs": "next_observations", "act": "actions"}.items():
+            got = table[[f"{prefix}_{j}" for j in range(columns[key].shape[1])]].to_numpy(np.float32)
+            np.testing.assert_array_equal(got, columns[key], err_msg=key)
+        np.testing.assert_array_equal(table["reward"].to_numpy(np.float32), columns["rewards"])
+        np.testing.assert_array_equal(table["terminal"].to_numpy(bool), columns["terminals"])
+    for name, table in tables.items():
+        table.to_csv(tmp_path / f"{name}-commas.csv", index=False)
+        table.to_csv(tmp_path / f"{name}-semicolons.csv", index=False, sep=";", decimal=",")
+        table.to_csv(tmp_path / f"{name}-tabs.tsv", index=False, sep="\t")
+        table.to_parquet(tmp_path / f"{name}-back.parquet")
+        for back in ("commas.csv", "semicolons.csv", "tabs.tsv", "back.parquet"):
+            convert(tmp_path / f"{name}-{back}", tmp_path / "b.hdf5")
+            check_h5(tmp_path / "b.hdf5", columns)
 
 
 def test_neorl(tmp_path):
