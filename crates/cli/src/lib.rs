@@ -54,6 +54,8 @@ enum Command {
     Reproduce(commands::reproduce::Args),
     /// Put runs on one page: curves, tables, times.
     Report(commands::report::Args),
+    /// Watch a policy, the data, and what the model imagines: a page or a GIF.
+    Replay(offing_experiments::replay::ReplayRequest),
     /// Rank policies offline: fitted Q evaluation and penalised model return.
     Rank(commands::rank::Args),
     /// Score how far transitions are from a dataset, name the rows that support them, and raise an alarm.
@@ -76,7 +78,7 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitC
         }
     };
     execute(cli).unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
+        term::complain(&format!("{error:#}"));
         ExitCode::ERROR
     })
 }
@@ -127,6 +129,7 @@ fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Calibrate(args) => commands::calibrate::run(&runtime, &args),
         Command::Reproduce(args) => commands::reproduce::run(&runtime, &args),
         Command::Report(args) => commands::report::run(&args),
+        Command::Replay(request) => commands::replay::run(&runtime, &request),
         Command::Rank(args) => commands::rank::run(&runtime, &args),
         Command::Score(args) => commands::score::run(&runtime, &args),
         Command::Bench(command) => commands::bench::run(&runtime, command),

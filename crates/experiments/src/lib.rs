@@ -24,6 +24,7 @@ pub mod report;
 pub mod dynamics;
 pub mod calibrate;
 pub mod rank;
+pub mod replay;
 pub mod estimate;
 pub mod bench;
 pub mod grid;

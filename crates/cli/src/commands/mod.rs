@@ -11,6 +11,7 @@ pub(crate) mod export;
 pub(crate) mod fetch;
 pub(crate) mod quickstart;
 pub(crate) mod rank;
+pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod score;

@@ -15,10 +15,15 @@ pub(crate) mod model {
     pub(crate) const NV: usize = 8;
     pub(crate) const NU: usize = 16;
     pub(crate) const NBODY: usize = 48;
+    pub(crate) const NGEOM: usize = 136;
     /// `opt.timestep`, the first field of `mjOption`.
     pub(crate) const TIMESTEP: usize = 792;
     pub(crate) const BODY_MASS: usize = 1944;
     pub(crate) const BODY_INERTIA: usize = 1960;
+    /// `mjtGeom`, an `int` a geom.
+    pub(crate) const GEOM_TYPE: usize = 2416;
+    /// Three a geom; what they mean depends on its type.
+    pub(crate) const GEOM_SIZE: usize = 2528;
     pub(crate) const ACTUATOR_CTRLRANGE: usize = 4992;
 }
 
@@ -32,6 +37,10 @@ pub(crate) mod data {
     pub(crate) const CTRL: usize = 160_736;
     /// Positions of body frames, 3 a body; one integrator step older than `qpos`.
     pub(crate) const XPOS: usize = 160_840;
+    /// Centres of geoms, 3 a geom, as old as `XPOS`.
+    pub(crate) const GEOM_XPOS: usize = 160_896;
+    /// Rotation matrices of geoms, 9 a geom, row by row.
+    pub(crate) const GEOM_XMAT: usize = 160_904;
     /// `int`: scalar constraints of the last forward pass. The `efc_` arrays hold so many rows; they lie in the arena
     /// and move at every pass.
     pub(crate) const NEFC: usize = 160_576;
@@ -43,6 +52,13 @@ pub(crate) mod data {
     pub(crate) const EFC_D: usize = 161_576;
     /// External forces on bodies, 6 a body, filled by `mj_rnePostConstraint`.
     pub(crate) const CFRC_EXT: usize = 161_464;
+}
+
+/// `mjtGeom`: the kinds that have an outline here.
+pub(crate) mod geom {
+    pub(crate) const SPHERE: i32 = 2;
+    pub(crate) const CAPSULE: i32 = 3;
+    pub(crate) const BOX: i32 = 6;
 }
 
 /// `mjtWarning`: the kinds after which the engine starts over from its initial state.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use offing::{Error, Result};
 
 use super::api::{Api, MjModel, guarded, one_line};
-use super::layout::{VERSION_NAME, model as at, state};
+use super::layout::{VERSION_NAME, geom, model as at, state};
 use super::sim::Sim;
 
 /// What a model is compiled from.
@@ -28,6 +28,7 @@ pub(crate) struct Model {
     pub(crate) nv: usize,
     pub(crate) nu: usize,
     pub(crate) nbody: usize,
+    pub(crate) ngeom: usize,
     pub(crate) timestep: f64,
     /// See [`Sim::advance`]: the largest impedance of a model whose soft constraints want MuJoCo 1.50's rule.
     pub(crate) old_impedance: Option<f64>,
@@ -88,6 +89,7 @@ impl Model {
             nv: size(at::NV),
             nu: size(at::NU),
             nbody: size(at::NBODY),
+            ngeom: size(at::NGEOM),
             timestep: real(at::TIMESTEP),
             old_impedance: from.old_impedance,
             api: api.clone(),
@@ -102,6 +104,16 @@ impl Model {
     pub(crate) unsafe fn array(&self, at: usize, len: usize) -> &[f64] {
         // SAFETY: promised by the caller; the buffer lives and stays unchanged as long as the model.
         unsafe { std::slice::from_raw_parts(self.raw.byte_add(at).cast::<*const f64>().read(), len) }
+    }
+
+    /// The kind (`mjtGeom`) and the three sizes of each geom.
+    pub(crate) fn geoms(&self) -> impl Iterator<Item = (i32, [f64; 3])> {
+        // SAFETY: `geom_type` holds one int a geom and `geom_size` three f64; both live as long as the model.
+        let (kinds, sizes) = unsafe {
+            let kinds = self.raw.byte_add(at::GEOM_TYPE).cast::<*const i32>().read();
+            (std::slice::from_raw_parts(kinds, self.ngeom), self.array(at::GEOM_SIZE, 3 * self.ngeom))
+        };
+        kinds.iter().zip(sizes.chunks_exact(3)).map(|(kind, size)| (*kind, [size[0], size[1], size[2]]))
     }
 
     /// Half the control range of each actuator; all ranges here are symmetric.
@@ -147,6 +159,11 @@ pub(super) fn check_layout(api: &Arc<Api>, library: &Path) -> Result<()> {
     let (mass, inertia) = unsafe { (model.array(at::BODY_MASS, 4), model.array(at::BODY_INERTIA, 12)) };
     check("mjModel.body_mass", *mass == [0.0, 3.0, 7.0, 2.0])?;
     check("mjModel.body_inertia", inertia[3..9] == [0.5, 0.625, 0.75, 1.25, 1.5, 1.75])?;
+    let geoms: Vec<(i32, [f64; 3])> = if model.ngeom == 2 { model.geoms().collect() } else { Vec::new() };
+    check(
+        "mjModel.geom_type or geom_size",
+        geoms == [(0, [5.0, 5.0, 1.0]), (geom::SPHERE, [0.5, 0.0, 0.0])],
+    )?;
     check("mjModel.actuator_ctrlrange", model.ctrl_limits() == [11.0])?;
 
     let mut sim = Sim::new(&model)?;
@@ -158,6 +175,10 @@ pub(super) fn check_layout(api: &Arc<Api>, library: &Path) -> Result<()> {
     check("mjData.ctrl", sim.engine_state(state::CTRL) == [8.0])?;
     let frames = [1, 2, 3].map(|body| sim.xpos(body));
     check("mjData.xpos", frames == [[0.25, 0.0, 2.0], [0.25, 0.0, 2.5], [0.0, 3.0, 0.375]])?;
+    // The ball's frame is turned by nothing; the cart's neighbour in memory is the floor's.
+    let (centre, rotation) = sim.geom_pose(1);
+    let upright = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0];
+    check("mjData.geom_xpos or geom_xmat", centre == [0.0, 3.0, 0.375] && rotation == upright)?;
     // One contact with friction: four rows of the default stiffness and damping.
     let (kbip, r, d) = sim.constraints();
     let (stiffness, damping) = (1.0 / (0.95f64 * 0.02).powi(2), 2.0 / (0.95 * 0.02));

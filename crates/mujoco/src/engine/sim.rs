@@ -20,6 +20,8 @@ pub(crate) struct Sim {
     qvel: *mut f64,
     ctrl: *mut f64,
     xpos: *const f64,
+    geom_xpos: *const f64,
+    geom_xmat: *const f64,
     cfrc_ext: *const f64,
 }
 
@@ -42,6 +44,8 @@ impl Sim {
             qvel: field(at::QVEL),
             ctrl: field(at::CTRL),
             xpos: field(at::XPOS),
+            geom_xpos: field(at::GEOM_XPOS),
+            geom_xmat: field(at::GEOM_XMAT),
             cfrc_ext: field(at::CFRC_EXT),
             model: model.clone(),
             raw,
@@ -71,6 +75,18 @@ impl Sim {
         assert!(body < self.model.nbody, "body {body} of {}", self.model.nbody);
         // SAFETY: three values a body.
         unsafe { self.xpos.add(3 * body).cast::<[f64; 3]>().read() }
+    }
+
+    /// Centre and rotation matrix (row by row) of a geom as of the last forward pass.
+    pub(crate) fn geom_pose(&self, geom: usize) -> ([f64; 3], [f64; 9]) {
+        assert!(geom < self.model.ngeom, "geom {geom} of {}", self.model.ngeom);
+        // SAFETY: three and nine values a geom.
+        unsafe {
+            (
+                self.geom_xpos.add(3 * geom).cast::<[f64; 3]>().read(),
+                self.geom_xmat.add(9 * geom).cast::<[f64; 9]>().read(),
+            )
+        }
     }
 
     /// External forces on each body (torque, then force), as of the last [`Sim::contact_forces`].

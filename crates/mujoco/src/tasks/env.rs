@@ -1,12 +1,13 @@
 //! The loop that all tasks share: an [`Env`] out of a simulation and the few functions that make a task.
 
-use offing::env::{Env, Physics, Resumed, SimState, Spec, StepResult};
+use offing::env::{Env, Outline, Physics, Resumed, Shape, SimState, Spec, StepResult};
 use offing::tasks::TaskSpec;
 use offing::{Error, Result, Rng};
 
 use super::Simulated;
 use crate::Engine;
 use crate::engine::Sim;
+use crate::engine::layout::geom;
 
 /// What distinguishes one task from another, besides the entries of the tables. Defaults are those of most tasks.
 pub(crate) trait Task: Send {
@@ -202,6 +203,26 @@ impl Env for MujocoEnv {
         let clipped = velocities.clone().filter(|&i| obs[i].abs() >= limit).collect();
         self.enter(&qpos, &obs[velocities]);
         Ok(Resumed { clipped })
+    }
+
+    fn shapes(&self) -> Vec<Shape> {
+        let outline = |kind| match kind {
+            geom::SPHERE => Some(Outline::Sphere),
+            geom::CAPSULE => Some(Outline::Capsule),
+            geom::BOX => Some(Outline::Box),
+            _ => None,
+        };
+        let geoms = self.sim.model.geoms().enumerate();
+        geoms
+            .filter_map(|(i, (kind, size))| {
+                let (centre, rotation) = self.sim.geom_pose(i);
+                Some(Shape { outline: outline(kind)?, size, centre, rotation })
+            })
+            .collect()
+    }
+
+    fn control_interval(&self) -> Option<f64> {
+        Some(self.dt)
     }
 
     fn unstable(&self) -> bool {

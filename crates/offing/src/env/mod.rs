@@ -5,10 +5,12 @@
 mod physics;
 pub mod point_mass;
 mod pool;
+mod shape;
 mod simulators;
 
 pub use physics::Physics;
 pub use pool::EnvPool;
+pub use shape::{Outline, Shape};
 pub use simulators::{GenerateOptions, Generated, Simulators};
 
 use serde::{Deserialize, Serialize};
@@ -75,6 +77,15 @@ pub trait Env: Send {
     fn set_state(&mut self, state: &SimState) -> Result<()>;
     /// Puts the engine into the state behind an observation, as far as the observation shows it.
     fn resume_from(&mut self, obs: &[f64]) -> Result<Resumed>;
+    /// The solid parts of body and scene, always in the same order, as of the last reset, resume or [`Env::set_state`]; steps
+    /// may leave them behind. Empty where there is nothing to draw.
+    fn shapes(&self) -> Vec<Shape> {
+        Vec::new()
+    }
+    /// Seconds that one action lasts, where the simulator has a clock.
+    fn control_interval(&self) -> Option<f64> {
+        None
+    }
     /// Whether the engine lost a state to numbers too large to compute with since the last reset, resume or
     /// [`Env::set_state`]. MuJoCo then silently restarts from its initial state, so later observations say nothing
     /// about the state asked for.
