@@ -1,5 +1,5 @@
 # The few verbs of this project. `make test` is what CI runs; nothing in it needs more than cargo and Python 3.
-.PHONY: test test-all fuzz rust-test python-test python-package ray-test lint docs docs-update bench clean
+.PHONY: test test-all fuzz chaos rust-test python-test python-package ray-test lint docs docs-update bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -41,16 +41,24 @@ ray-test: $(VENV)/ready python-package
 	$(PY) -m pip install -q 'ray>=2.9'
 	$(PY) -m pytest -q scripts/ray_cluster.py
 
-# Damages small files of every format and reads them, in another order with each SEED.
+# Damages small files of every format and reads them, in another order with each SEED: so many CASES, or for so many MINUTES.
 CASES ?= 300000
+MINUTES ?=
 SEED ?= 0
 fuzz:
-	cargo run --release -p offing --locked --example fuzz_readers -- $(CASES) --seed $(SEED)
+	cargo run --release -p offing --locked --example fuzz_readers -- $(if $(MINUTES),--minutes $(MINUTES),$(CASES)) --seed $(SEED)
+
+# Kills trainings, studies and generated datasets at random moments, harms their files, and compares every byte at the end.
+KILLS ?= 20
+chaos:
+	cargo build --locked -p offing-cli
+	$(PYTHON) scripts/chaos.py --kills $(KILLS) --seed $(SEED) --program $${CARGO_TARGET_DIR:-target}/debug/offing
 
 # Longer: more fuzzing, and the unsafe code under valgrind.
 test-all: test
 	PROPTEST_CASES=5000 cargo test -p offing --release --locked --test bad_files
 	$(MAKE) fuzz CASES=1000000
+	$(MAKE) chaos KILLS=300
 	OFFING_KNN_CASES=5000 OFFING_KNN_FUZZ=100000 cargo test -p offing-knn --release --locked
 	scripts/valgrind_knn.sh
 

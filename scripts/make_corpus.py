@@ -4,12 +4,12 @@
     python scripts/make_corpus.py crates/offing/tests/corpus
 
 Two episodes of twenty steps, three observations, two actions. Files that only offing writes (a saved index, a run) come from
-these commands; this script leaves them alone.
+these commands, and the small texts (`.toml`, `.condition`) from hand; this script leaves them alone.
 
     cd crates/offing/tests/corpus
     offing score table.csv table.csv --index saved.knn
     offing train bc table.csv --steps 20 --set 'hidden=[8,8]' --dir tiny
-    mkdir run && cp tiny/config.toml run && cp tiny/policy.safetensors . && rm -r tiny
+    mkdir run && cp tiny/config.toml run && cp tiny/policy.safetensors . && cp policy.safetensors state.checkpoint && rm -r tiny
 """
 
 import json
@@ -126,7 +126,20 @@ def archives(folder):
         folder / "neorl.npz", obs=obs, action=act, next_obs=next_obs, reward=rew[:, None], done=done[:, None].astype(np.float32),
         index=np.arange(0, ROWS, STEPS),
     )
+    np.save(folder / "rows.npy", obs[:4])
+    np.save(folder / "columns.npy", np.asfortranarray(obs[:4]))
     np.savez_compressed(folder / "ogbench.npz", observations=obs, actions=act, terminals=last.astype(np.float32), rewards=rew, masks=1.0 - done)
+
+
+def foreign(folder):
+    """A policy as other programs write it: without offing's checksum, so that damages reach what reads the tensors."""
+    data = (folder / "policy.safetensors").read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    header.pop("__metadata__", None)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    (folder / "foreign.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data[end:])
 
 
 def main(folder):
@@ -138,6 +151,8 @@ def main(folder):
         make(folder / name)
     tables(folder)
     archives(folder)
+    if (folder / "policy.safetensors").is_file():
+        foreign(folder)
     (folder / "alive.condition").write_text("0.7 < obs[0] < 2 && abs(obs[1]) < 0.2 || !(max(prev[2], act[1]) >= 1e3)")
 
 

@@ -31,7 +31,12 @@ enum Phase {
 impl View {
     fn show(&mut self, event: &Event<'_>) {
         match event {
-            Event::Note(line) | Event::Data(DataEvent::Note(line)) => self.note(line),
+            Event::Note(line) | Event::Data(DataEvent::Note(line)) => {
+                if !self.json && !self.quiet {
+                    self.say(line);
+                }
+            }
+            Event::Warning(line) => self.say(line),
             Event::Data(DataEvent::Generated { name, rows, total }) => {
                 self.bar(Phase::Rows, *total as u64, name).set_position(*rows as u64);
             }
@@ -47,9 +52,8 @@ impl View {
         }
     }
 
-    fn note(&self, line: &str) {
+    fn say(&self, line: &str) {
         match &self.bar {
-            _ if self.json || self.quiet => {}
             Some((_, bar)) => bar.suspend(|| term::step(line)),
             None => term::step(line),
         }

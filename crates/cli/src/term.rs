@@ -4,26 +4,40 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use offing::error::escaped;
 use offing_experiments::format::number;
 use offing_experiments::{Document, Element, Table};
 
 /// `println!` that does not mind when nobody reads any more (`offing data list | head -1`); any other trouble with the
 /// output ends the program.
 macro_rules! out {
-    ($($words:tt)*) => {{
-        use std::io::Write;
-        if let Err(error) = writeln!(std::io::stdout(), $($words)*)
-            && error.kind() != std::io::ErrorKind::BrokenPipe
-        {
-            eprintln!("error: cannot write the output: {error}");
-            std::process::exit(2);
-        }
-    }};
+    ($($words:tt)*) => { $crate::term::print(&format!($($words)*)) };
+}
+
+/// What [`out!`] calls. Names, keys and remarks of files are among the words: none of them speaks to the terminal.
+pub(crate) fn print(text: &str) {
+    use std::io::Write;
+    if let Err(error) = writeln!(std::io::stdout(), "{}", plain(text))
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        complain(&format!("cannot write the output: {error}"));
+        std::process::exit(2);
+    }
+}
+
+/// Text of several lines with everything escaped that is not a line's end.
+pub(crate) fn plain(text: &str) -> String {
+    text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
 }
 
 /// One line about what is being done, on stderr so that stdout stays clean for results.
 pub(crate) fn step(line: &str) {
-    eprintln!("· {line}");
+    eprintln!("· {}", escaped(line));
+}
+
+/// One line about what went wrong.
+pub(crate) fn complain(line: &str) {
+    eprintln!("error: {}", plain(line));
 }
 
 /// A single rule under the header: tables are read, not boxed.
@@ -69,7 +83,8 @@ fn laid_out(table: &Table, width: u16) -> comfy_table::Table {
     let mut out = comfy_table::Table::new();
     out.load_style(RULE).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     let longest_word = |text: &str| text.split_whitespace().map(|w| w.chars().count()).max().unwrap_or(0);
-    out.set_header(&table.header).add_rows(&table.rows);
+    let cells = |row: &Vec<String>| row.iter().map(|cell| escaped(cell)).collect::<Vec<_>>();
+    out.set_header(cells(&table.header)).add_rows(table.rows.iter().map(cells));
     for (i, column) in out.column_iter_mut().enumerate() {
         // A number or a path that is broken in two is neither read nor copied; lines too long for a terminal are.
         let whole = longest(table, i, longest_word) + usize::from(column.padding_width());
@@ -151,6 +166,15 @@ mod tests {
         assert_eq!(bands(&[10, 90, 5], 36), [vec![0, 1], vec![0, 2]], "one always fits");
         let table = Table::new(["", "k"], [vec!["hopper".to_string(), "1".into()]]);
         assert_eq!(in_bands(&table, 60), [table]);
+    }
+
+    #[test]
+    fn nothing_in_a_table_or_line_speaks_to_the_terminal() {
+        let row = ["a\u{1b}[31m.csv".to_string(), "x\u{9b}2J\u{202e}y\nz".into()];
+        let text = laid_out(&Table::new(["\u{7}name", "note"], [row.to_vec()]), 80).to_string();
+        assert!(!text.replace('\n', "").contains(|c: char| c.is_control() || c == '\u{202e}'), "{text:?}");
+        assert!(text.contains("a\\u{1b}[31m.csv") && text.contains("y\\nz"), "{text}");
+        assert_eq!(plain("one\ntwo\u{1b}]0;x\u{7}"), "one\ntwo\\u{1b}]0;x\\u{7}");
     }
 
     #[test]

@@ -32,6 +32,47 @@ fn csv(path: &Path, rows: usize, shift: f64) {
     std::fs::write(path, text).unwrap();
 }
 
+/// A row that is too far away for an f32 is the last that an alarm may miss.
+#[test]
+fn a_distance_beyond_every_number_is_an_alarm() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data.csv");
+    csv(&data, 60, 0.0);
+    let data = data.to_str().unwrap();
+    let out =
+        offing(&["-q", "score", data, "-", "--alpha", "1"], "0,0,0.5,0.1,0.2\n3e38,-3e38,0,3e38,-3e38\n");
+    assert_eq!(String::from_utf8_lossy(&out.stdout).lines().nth(1), Some("inf alarm"));
+    assert_eq!(out.status.code(), Some(3), "{}", String::from_utf8_lossy(&out.stderr));
+    // What is no number is still a bad line, told without the terminal's own words.
+    let out = offing(&["-q", "score", data, "-", "--alpha", "1"], "1,2,3,4,\u{1b}[2Jx\n");
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(told.contains("u{1b}[2Jx") && !told.contains('\u{1b}'), "{told:?}");
+    assert_eq!(out.status.code(), Some(2));
+}
+
+/// Names and remarks of a stranger's file are shown, not obeyed.
+#[cfg(unix)]
+#[test]
+fn file_names_do_not_speak_to_the_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = dir.path().join("a\u{1b}[31mb\u{7}.csv");
+    csv(&name, 60, 0.0);
+    let name = name.to_str().unwrap();
+    for args in [
+        &["data", "info", name][..],
+        &["data", "audit", name],
+        &["score", name, name],
+        &["eval", name],
+        &["report", name],
+    ] {
+        let out = offing(args, "");
+        let told = [out.stdout, out.stderr].concat();
+        let told = String::from_utf8_lossy(&told);
+        assert!(!told.replace(['\n', '\t'], "").contains(char::is_control), "{args:?}: {told:?}");
+        assert!(told.contains("u{1b}[31mb"), "{args:?}: {told}");
+    }
+}
+
 #[test]
 fn scores_support_saved_index_and_alarm() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
 //! A run read back from its directory: what it was asked to do, what it measured, how long it took, what it learnt from.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
@@ -133,6 +134,14 @@ impl RunKind {
 
 /// All run directories at or below a path that hold each of these files, in the order of their names; studies are none.
 pub(crate) fn find_runs(path: &Path, files: &[&str]) -> Result<Vec<PathBuf>> {
+    find_unseen_runs(path, files, &mut BTreeSet::new())
+}
+
+/// [`find_runs`] outside of the directories that were `seen`: links may lead back to one, or to one run twice.
+fn find_unseen_runs(path: &Path, files: &[&str], seen: &mut BTreeSet<PathBuf>) -> Result<Vec<PathBuf>> {
+    if !seen.insert(path.canonicalize().unwrap_or_else(|_| path.to_path_buf())) {
+        return Ok(Vec::new());
+    }
     if files.iter().all(|file| path.join(file).is_file()) {
         let is_study =
             read_table(&path.join(CONFIG)).is_ok_and(|config| RunKind::of(&config) == RunKind::Study);
@@ -142,7 +151,7 @@ pub(crate) fn find_runs(path: &Path, files: &[&str]) -> Result<Vec<PathBuf>> {
         .map_err(|e| anyhow!("{}: cannot list: {e}; give a run directory", path.display()))?;
     let mut inside: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(|p| p.is_dir()).collect();
     inside.sort();
-    let found = inside.iter().map(|path| find_runs(path, files)).collect::<Result<Vec<_>>>()?;
+    let found = inside.iter().map(|path| find_unseen_runs(path, files, seen)).collect::<Result<Vec<_>>>()?;
     Ok(found.concat())
 }
 
@@ -152,6 +161,23 @@ pub(crate) fn find_runs(path: &Path, files: &[&str]) -> Result<Vec<PathBuf>> {
 /// A file that cannot be read, or holds no policy.
 pub fn load_actor(path: &Path) -> Result<Actor> {
     let bytes = std::fs::read(path).map_err(|e| anyhow!("{}: cannot read: {e}", path.display()))?;
-    let actor = Tensors::from_bytes(&bytes).and_then(|tensors| Actor::from_policy(&tensors));
+    let actor = Tensors::from_foreign_bytes(&bytes).and_then(|tensors| Actor::from_policy(&tensors));
     actor.map_err(|e| anyhow!("{}: {e}", path.display()))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_that_lead_back_end_and_a_run_is_found_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("a/run");
+        std::fs::create_dir_all(&run).unwrap();
+        std::fs::write(run.join(METRICS), "").unwrap();
+        for (target, link) in [("..", "a/up"), (".", "a/here"), ("a/run", "again"), ("absent", "a/nowhere")] {
+            std::os::unix::fs::symlink(target, dir.path().join(link)).unwrap();
+        }
+        assert_eq!(find_runs(dir.path(), &[METRICS]).unwrap(), [run]);
+    }
 }

@@ -1,8 +1,8 @@
-//! Index files: one header, then every array as it lies in memory, so that loading is mapping.
+//! Index files: one header, then every array as it lies in memory, so that loading is one read.
 //!
-//! Several processes that load the same file share one copy of it. The header holds the sizes from which every
-//! offset follows, the length of the file and a checksum over all of it. Files are replaced as a whole, never
-//! changed in place.
+//! The header holds the sizes from which every offset follows, the length of the file and a checksum over all of it. The
+//! file is read, not mapped: another process that cuts or overwrites it in place can then neither end this one nor change
+//! its answers, and what the checksum was taken of is what is searched.
 //!
 //! ```
 //! use ndarray::array;
@@ -20,13 +20,14 @@
 use crate::tree::layout::{Layout, Line, MAX_LEAF_PAIRS, MAX_NODE_PAIRS};
 use crate::tree::project::Projection;
 use crate::tree::quantize::Grid;
-use crate::tree::store::{Plain, Store, bytes_of};
+use crate::tree::store::{Plain, Store, bytes_of, huge_pages};
 use crate::tree::{Loops, Parts, Tree, TreeConfig};
 use crate::{Error, Metric, NeighborIndex, Result, Threads};
 use memmap2::Mmap;
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::fs::{File, TryLockError};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// First bytes of every index file; the line ends reveal a transfer in text mode.
@@ -45,21 +46,27 @@ impl Tree {
     /// When the operating system refuses.
     pub fn save(&self, file: &Path) -> Result<()> {
         let io = |source| Error::Io { path: file.to_path_buf(), source };
-        let mut name = file.file_name().unwrap_or_default().to_os_string();
-        name.push(format!(".{}.part", std::process::id()));
-        let part = file.with_file_name(name);
-        write_parts(&self.parts, &part).and_then(|()| std::fs::rename(&part, file)).map_err(|e| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let (part, out) = new_partial(file, &name).map_err(io)?;
+        write_parts(&self.parts, out).and_then(|_locked| std::fs::rename(&part, file)).map_err(|e| {
             std::fs::remove_file(&part).ok();
             io(e)
-        })
+        })?;
+        // So that the new name outlasts a loss of power; not every file system can.
+        #[cfg(unix)]
+        if let Some(dir) = file.parent() {
+            let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+            File::open(dir).and_then(|dir| dir.sync_all()).ok();
+        }
+        Ok(())
     }
 
-    /// Maps the index in `file`. The metric is the file's; `cfg.metric` must agree with it.
+    /// Reads the index in `file`. The metric is the file's; `cfg.metric` must agree with it.
     ///
     /// # Errors
     /// As [`Tree::open`], and when the file holds an index for another metric. The message says which.
     pub fn load(cfg: &TreeConfig, file: &Path) -> Result<Tree> {
-        let tree = Tree::mapped(file, cfg.threads, cfg.loops)?;
+        let tree = Tree::read(file, cfg.threads, cfg.loops)?;
         if tree.metric() != cfg.metric {
             let why = format!("holds a {:?} index, but {:?} was asked for", tree.metric(), cfg.metric);
             return Err(Error::BadFile { path: file.to_path_buf(), why });
@@ -67,26 +74,48 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Maps the index in `file`, whatever its metric.
+    /// Reads the index in `file`, whatever its metric.
     ///
     /// # Errors
     /// When the file cannot be read, is no index, was written by another version, or is cut short or damaged.
     pub fn open(file: &Path, threads: Threads) -> Result<Tree> {
-        Tree::mapped(file, threads, TreeConfig::default().loops)
+        Tree::read(file, threads, TreeConfig::default().loops)
     }
 
-    fn mapped(file: &Path, threads: Threads, loops: Loops) -> Result<Tree> {
+    fn read(file: &Path, threads: Threads, loops: Loops) -> Result<Tree> {
         let io = |source| Error::Io { path: file.to_path_buf(), source };
-        let opened = File::open(file).map_err(io)?;
-        // SAFETY: index files are replaced by rename and never written in place, so the mapped bytes do not change.
-        let map = unsafe { Mmap::map(&opened) }.map_err(io)?;
-        let parts =
-            read_parts(Arc::new(map)).map_err(|why| Error::BadFile { path: file.to_path_buf(), why })?;
+        let bad = |why| Error::BadFile { path: file.to_path_buf(), why };
+        let mut opened = File::open(file).map_err(io)?;
+        let length = opened.metadata().map_err(io)?.len();
+        let mut head = Vec::new();
+        Read::by_ref(&mut opened).take(HEADER as u64).read_to_end(&mut head).map_err(io)?;
+        check_head(&head, length).map_err(bad)?;
+        // The header agrees with the file about its length, so this is no larger than what is on the disk.
+        let length = usize::try_from(length).map_err(|_| bad("larger than this machine's memory".into()))?;
+        let mut bytes = huge_pages(length).map_err(io)?;
+        bytes[..HEADER].copy_from_slice(&head);
+        opened.read_exact(&mut bytes[HEADER..]).map_err(io)?;
+        let parts = read_parts(Arc::new(bytes.make_read_only().map_err(io)?)).map_err(bad)?;
         Tree::from_parts(parts, threads, loops)
     }
 }
 
-fn write_parts(parts: &Parts, path: &Path) -> std::io::Result<()> {
+/// Creates a temporary neighbour of `file`. Nobody can foresee its name, since the keys of hash maps are random, and it is
+/// new: no link is followed. It is locked, so that others can tell it from what a killed process left.
+fn new_partial(file: &Path, name: &str) -> std::io::Result<(PathBuf, File)> {
+    loop {
+        let random = RandomState::new().build_hasher().finish();
+        let path = file.with_file_name(format!(".{name}.{random:016x}.partial"));
+        let out = File::options().write(true).create_new(true).open(&path)?;
+        let taken = matches!(out.try_lock(), Err(TryLockError::WouldBlock));
+        // Whoever removes what was left may have come before the lock.
+        if !taken && path.exists() {
+            return Ok((path, out));
+        }
+    }
+}
+
+fn write_parts(parts: &Parts, file: File) -> std::io::Result<File> {
     let p = &parts.projection;
     let sections: [&[u8]; 9] = [
         bytes_of(&p.center),
@@ -124,7 +153,7 @@ fn write_parts(parts: &Parts, path: &Path) -> std::io::Result<()> {
         })?;
     }
     words[2] = sum.value();
-    let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    let mut out = BufWriter::with_capacity(1 << 20, file);
     out.write_all(&MAGIC)?;
     for w in words {
         out.write_all(&w.to_le_bytes())?;
@@ -132,7 +161,9 @@ fn write_parts(parts: &Parts, path: &Path) -> std::io::Result<()> {
     for s in &sections {
         padded(s, |bytes| out.write_all(bytes))?;
     }
-    out.into_inner()?.sync_all()
+    let file = out.into_inner()?;
+    file.sync_all()?;
+    Ok(file)
 }
 
 /// Hands on `bytes` and zeros up to the next multiple of [`ALIGN`].
@@ -207,28 +238,34 @@ fn read_parts(map: Arc<Mmap>) -> Checked<Parts> {
     Ok(parts)
 }
 
-/// Checks everything that does not need the sizes: magic, version, length, checksum.
-fn read_header(map: &Mmap) -> Checked<[u64; WORDS]> {
+/// Checks what the first bytes of a file of `length` bytes say, before anything else is read: magic, version, length.
+fn check_head(head: &[u8], length: u64) -> Checked<[u64; WORDS]> {
     let advice = "it is no index of offing-knn";
-    if map.len() < MAGIC.len() || map[..8] != MAGIC {
+    if head.len() < MAGIC.len() || head[..8] != MAGIC {
         return Err(format!(
             "{advice}: it starts with {:?}",
-            String::from_utf8_lossy(&map[..map.len().min(8)])
+            String::from_utf8_lossy(&head[..head.len().min(8)])
         ));
     }
-    if map.len() < HEADER {
-        return Err(format!("cut short: {} bytes, less than a header; copy or build it again", map.len()));
+    if head.len() < HEADER {
+        return Err(format!("cut short: {} bytes, less than a header; copy or build it again", head.len()));
     }
     let mut words = [0u64; WORDS];
-    for (w, bytes) in words.iter_mut().zip(map[8..HEADER].chunks_exact(8)) {
+    for (w, bytes) in words.iter_mut().zip(head[8..HEADER].chunks_exact(8)) {
         *w = u64::from_le_bytes(bytes.try_into().map_err(|_| String::from(advice))?);
     }
     if words[0] != VERSION {
         return Err(format!("index format {}, this version reads {VERSION}; rebuild the index", words[0]));
     }
-    if words[1] != map.len() as u64 {
-        return Err(format!("{} bytes, its header says {}; copy or build it again", map.len(), words[1]));
+    if words[1] != length {
+        return Err(format!("{length} bytes, its header says {}; copy or build it again", words[1]));
     }
+    Ok(words)
+}
+
+/// The header of a file that was read whole, once its checksum is right.
+fn read_header(map: &Mmap) -> Checked<[u64; WORDS]> {
+    let mut words = check_head(&map[..HEADER], map.len() as u64)?;
     let stored = std::mem::take(&mut words[2]);
     let mut sum = Checksum::new();
     sum.header(&words);

@@ -57,6 +57,28 @@ fn saving_replaces_a_file_that_is_in_use() {
 }
 
 #[test]
+fn a_file_changed_in_place_neither_ends_the_process_nor_changes_its_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("index.knn");
+    // Several pages: a mapping would fault beyond the new end.
+    Tree::new(&cfg(Metric::Euclidean), rows(4000, 20).view()).unwrap().save(&file).unwrap();
+    let whole = std::fs::read(&file).unwrap();
+    let open = Tree::load(&cfg(Metric::Euclidean), &file).unwrap();
+    let before = open.search_self(2).unwrap();
+    std::fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(300).unwrap();
+    assert_eq!(open.search_self(2).unwrap(), before, "cut");
+    assert!(why(&file).contains("300 bytes, its header says"));
+    std::fs::write(&file, vec![0; whole.len()]).unwrap();
+    assert_eq!(open.search_self(2).unwrap(), before, "overwritten");
+    assert!(why(&file).contains("no index"));
+    // Only the rows are overwritten: the header is right, and the checksum is not.
+    let mut zeroed = whole.clone();
+    zeroed[192..].fill(0);
+    std::fs::write(&file, zeroed).unwrap();
+    assert!(why(&file).contains("checksum does not match"));
+}
+
+#[test]
 fn foreign_and_missing_files_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("x.knn");

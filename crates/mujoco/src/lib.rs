@@ -34,6 +34,7 @@ mod testing;
 
 pub use built_in_policies::built_in_policies;
 pub use engine::Engine;
+pub use engine::fetch::python;
 pub use engine::layout::VERSION_NAME as MUJOCO;
 pub use mujoco::Mujoco;
 pub use offing::env::Physics;

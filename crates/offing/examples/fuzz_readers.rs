@@ -2,14 +2,15 @@
 //!
 //! ```console
 //! $ cargo run --release -p offing --example fuzz_readers -- 300000
-//! $ cargo run --release -p offing --example fuzz_readers -- 300000 --seed 7 --corpus my-files
+//! $ cargo run --release -p offing --example fuzz_readers -- --minutes 10 --seed 7 --corpus my-files
 //! $ cargo run --release -p offing --example fuzz_readers -- --case 4711 --keep damaged
 //! ```
 //!
-//! Every entry of the corpus is a dataset, a policy (`.safetensors`), a saved index (`.knn`), a condition (`.condition`) or a run
-//! directory with a config.toml. Cases are numbered: number and seed decide what is damaged and how. They are read in a process
+//! Every entry of the corpus is a dataset, a file of observations (`.npy`), a policy (`.safetensors`), a checkpoint (`.checkpoint`), a
+//! saved index (`.knn`), a condition (`.condition`), a column map or settings (`.toml`) or a run directory with a config.toml. Cases are numbered: number and seed decide what is damaged and how. They are read in a process
 //! of its own, with 2 GB of address space more than it begins with. It says which case comes next, so that one that ends it or
-//! takes more than five seconds is known; it is reported and the rest goes on.
+//! takes more than five seconds is known; it is reported and the rest goes on. At the end stand the largest memory and the
+//! slowest case.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -18,7 +19,8 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use offing::data::{ReadOptions, read};
+use offing::config::read_table;
+use offing::data::{ColumnMap, Observations, ReadOptions, read, read_npy, recorded_policy};
 use offing::dynamics::Expression;
 use offing::nn::Tensors;
 use offing::policy::TanhGaussian;
@@ -36,6 +38,8 @@ struct Options {
     corpus: PathBuf,
     seed: u64,
     cases: std::ops::Range<u64>,
+    /// When to stop, whatever is left.
+    deadline: Option<Instant>,
     /// Reads the cases itself.
     worker: bool,
     /// Where to leave the damaged files of the last case.
@@ -44,7 +48,9 @@ struct Options {
 
 fn main() -> ExitCode {
     let Some(options) = parse(std::env::args().skip(1)) else {
-        eprintln!("usage: fuzz_readers [CASES] [--seed N] [--corpus DIR] [--case N [--keep DIR]]");
+        eprintln!(
+            "usage: fuzz_readers [CASES | --minutes N] [--seed N] [--corpus DIR] [--case N [--keep DIR]]"
+        );
         return ExitCode::from(2);
     };
     let corpus = match Entry::all(&options.corpus) {
@@ -63,10 +69,16 @@ fn refuse(words: &str) -> ExitCode {
 
 fn parse(mut args: impl Iterator<Item = String>) -> Option<Options> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
-    let mut options = Options { corpus, seed: 0, cases: 0..10_000, worker: false, keep: None };
+    let mut options =
+        Options { corpus, seed: 0, cases: 0..10_000, deadline: None, worker: false, keep: None };
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--seed" => options.seed = args.next()?.parse().ok()?,
+            "--minutes" => {
+                let seconds = 60.0 * args.next()?.parse::<f64>().ok()?;
+                options.deadline = Some(Instant::now() + Duration::try_from_secs_f64(seconds).ok()?);
+                options.cases = 0..u64::MAX;
+            }
             "--corpus" => options.corpus = args.next()?.into(),
             "--keep" => options.keep = Some(args.next()?.into()),
             "--case" => {
@@ -141,9 +153,23 @@ impl Entry {
         let error = match path.extension().and_then(|ending| ending.to_str()) {
             Some("knn") => Sumo::load(&path, 1).err(),
             Some("safetensors") => {
-                let policy = Tensors::from_bytes(&bytes()).and_then(|tensors| Actor::from_policy(&tensors));
+                let policy =
+                    Tensors::from_foreign_bytes(&bytes()).and_then(|tensors| Actor::from_policy(&tensors));
                 policy.err().into_iter().for_each(|error| check(&self.name, &error));
                 TanhGaussian::load(&path).err()
+            }
+            Some("checkpoint") => Tensors::from_bytes(&bytes()).err(),
+            Some("npy") => {
+                read_npy(&path).err().into_iter().for_each(|error| check(&self.name, &error));
+                Observations::open(&path, None).and_then(|mut rows| rows.next_rows()).err()
+            }
+            Some("toml") => {
+                ColumnMap::from_file(&path).err().into_iter().for_each(|error| check(&self.name, &error));
+                read_table(&path).err()
+            }
+            Some("hdf5") => {
+                recorded_policy(&path).err().into_iter().for_each(|error| check(&self.name, &error));
+                read(&path, &ReadOptions::default()).err()
             }
             Some("condition") => Expression::parse(&String::from_utf8_lossy(&bytes()), 3, 2).err(),
             _ if path.join("config.toml").is_file() => RunManifest::read(&path).err(),
@@ -213,19 +239,50 @@ fn work(options: &Options, corpus: &[Entry]) -> std::io::Result<ExitCode> {
         let entry = &corpus[case as usize % corpus.len()];
         entry.write_damaged(dir, &mut Rng::stream(options.seed, "case", case))?;
         entry.read(dir);
+        if case % 256 == 0 || case + 1 == options.cases.end {
+            writeln!(out, "peak {}", peak_memory())?;
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Most memory that this process has held, in kilobytes; 0 where the system does not say.
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse().ok()).unwrap_or(0)
+}
+
+/// What the reading process says.
+enum Said {
+    Case(u64),
+    Peak(u64),
 }
 
 /// Has cases read by another process, and again by a new one after each that failed.
 fn watch(options: &Options, corpus: &[Entry]) -> std::io::Result<ExitCode> {
     let (mut next, started) = (options.cases.start, Instant::now());
     let mut failures: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-    while next < options.cases.end {
+    let (mut peak, mut slowest) = (0, (Duration::ZERO, 0));
+    let over = || options.deadline.is_some_and(|deadline| Instant::now() > deadline);
+    while next < options.cases.end && !over() {
         let (mut child, said) = start(options, next)?;
+        let mut since = Instant::now();
         let why = loop {
             match said.recv_timeout(PATIENCE) {
-                Ok(case) => next = case,
+                Ok(_) if over() => {
+                    child.kill()?;
+                    child.wait()?;
+                    break None;
+                }
+                Ok(Said::Peak(kilobytes)) => peak = peak.max(kilobytes),
+                Ok(Said::Case(case)) => {
+                    // The first one waits for the process to start.
+                    if case > next {
+                        slowest = slowest.max((since.elapsed(), next));
+                    }
+                    (next, since) = (case, Instant::now());
+                }
                 Err(RecvTimeoutError::Timeout) => {
                     child.kill()?;
                     child.wait()?;
@@ -246,17 +303,20 @@ fn watch(options: &Options, corpus: &[Entry]) -> std::io::Result<ExitCode> {
     }
     let failed: usize = failures.values().map(Vec::len).sum();
     println!(
-        "{} cases over {} entries with seed {}, {:.0} s: {failed} failed",
-        options.cases.end,
+        "{} cases over {} entries with seed {}, {:.0} s: {failed} failed; at most {} MB; slowest: case {} with {:.3} s",
+        next.min(options.cases.end),
         corpus.len(),
         options.seed,
-        started.elapsed().as_secs_f64()
+        started.elapsed().as_secs_f64(),
+        peak / 1000,
+        slowest.1,
+        slowest.0.as_secs_f64()
     );
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A process that reads the cases from `next` on, and the numbers that it says.
-fn start(options: &Options, next: u64) -> std::io::Result<(Child, Receiver<u64>)> {
+fn start(options: &Options, next: u64) -> std::io::Result<(Child, Receiver<Said>)> {
     let mut child = Command::new("sh")
         .args(["-c", &format!("ulimit -v {ADDRESS_SPACE}; exec \"$0\" \"$@\"")])
         .arg(std::env::current_exe()?)
@@ -270,8 +330,11 @@ fn start(options: &Options, next: u64) -> std::io::Result<(Child, Receiver<u64>)
     let out = child.stdout.take().ok_or_else(|| std::io::Error::other("no output"))?;
     std::thread::spawn(move || {
         for line in BufReader::new(out).lines().map_while(Result::ok) {
-            let Ok(case) = line.parse() else { continue };
-            if sender.send(case).is_err() {
+            let said = match line.strip_prefix("peak ") {
+                Some(peak) => peak.parse().map(Said::Peak),
+                None => line.parse().map(Said::Case),
+            };
+            if said.is_ok_and(|said| sender.send(said).is_err()) {
                 break;
             }
         }

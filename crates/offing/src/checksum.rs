@@ -2,10 +2,15 @@
 //!
 //! Content and order decide the names of cached files; the tests of the callers pin them.
 
+use std::collections::BTreeMap;
+
 use ndarray::ArrayView1;
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
 use sha2::{Digest, Sha256};
 
 use crate::batch::{Batch, Mat};
+use crate::error::{Result, invalid, nearest};
 
 /// Eight digits that tell texts apart in names of files: FNV-1a, a name and not a proof.
 pub fn short_hash(text: impl AsRef<[u8]>) -> String {
@@ -49,6 +54,40 @@ impl Checksum {
     /// The checksum as 64 hexadecimal digits.
     pub(crate) fn finish(self) -> String {
         hex(&self.hash.finalize())
+    }
+}
+
+/// Key of the checksum in the metadata of a safetensors file that offing wrote.
+pub(crate) const TENSORS_KEY: &str = "offing_sha256";
+
+/// SHA-256 over names, types, shapes and values of tensors, in the order of their names.
+pub(crate) fn of_tensors<'a>(
+    tensors: impl Iterator<Item = (&'a str, Dtype, &'a [usize], &'a [u8])>,
+) -> String {
+    let mut hash = Sha256::new();
+    for (name, dtype, shape, bytes) in tensors {
+        hash.update(format!("{name} {dtype:?} {shape:?} "));
+        hash.update(bytes);
+    }
+    hex(&hash.finalize())
+}
+
+/// Whether offing's checksum vouches for a safetensors file; other programs write none. One that does not fit is an error.
+pub(crate) fn check_tensors(bytes: &[u8], file: &SafeTensors<'_>) -> Result<bool> {
+    let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| invalid!("cannot read tensors: {e}"))?;
+    let metadata = header.metadata().iter().flatten();
+    // A key that is almost ours is ours with a damage: its weights must not pass as another program's.
+    let kept: Vec<_> = metadata.filter(|(key, _)| nearest(TENSORS_KEY, &[key]).is_some()).collect();
+    let sum = || {
+        let views: BTreeMap<&str, TensorView<'_>> = file.iter().collect();
+        of_tensors(views.iter().map(|(name, view)| (*name, view.dtype(), view.shape(), view.data())))
+    };
+    match kept[..] {
+        [] => Ok(false),
+        [(key, kept)] if key == TENSORS_KEY && *kept == sum() => Ok(true),
+        _ => Err(invalid!(
+            "wanted tensors that match the file's checksum, found others: the file is damaged; use another copy"
+        )),
     }
 }
 

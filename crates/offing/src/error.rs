@@ -1,6 +1,6 @@
 //! The library's one error type. Every message says what was wanted, what was found and what to do.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Shorthand for results of this crate.
@@ -96,12 +96,26 @@ impl fmt::Display for Error {
             Self::Stopped => "stopped on request; the same command goes on from here".into(),
             Self::Invalid(line) => line.clone(),
         };
-        // Paths, keys and cells may come from a stranger's file: none of them speaks to the terminal.
-        line.chars().try_for_each(|c| match c.is_control() {
-            true => write!(f, "{}", c.escape_default()),
-            false => f.write_char(c),
-        })
+        // Paths, keys and cells may come from a stranger's file.
+        f.write_str(&escaped(&line))
     }
+}
+
+/// Text as a terminal may show it: control characters, and those that turn the direction of reading, are written as escapes.
+/// Whatever comes from a file, a name or standard input goes through here before it is printed.
+///
+/// ```
+/// assert_eq!(offing::error::escaped("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
+/// ```
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    out
 }
 
 /// The name among `known` that `name` was probably meant to be, if any is like it.

@@ -13,6 +13,7 @@ use std::path::Path;
 
 use safetensors::{Dtype, SafeTensors};
 
+use crate::checksum::check_tensors;
 use crate::error::{Error, Result, bad_file};
 use crate::rng::Rng;
 use crate::units::ActionRange;
@@ -80,6 +81,40 @@ pub struct TanhGaussian {
     action_range: Option<ActionRange>,
 }
 
+/// How large a network's numbers can become: weights may be finite and their sums not, and ∞ − ∞ is no action.
+#[derive(Clone)]
+pub(crate) struct Reach {
+    /// Bound of the numbers between two layers.
+    most: f64,
+    finite: bool,
+}
+
+impl Default for Reach {
+    /// Beyond any observation in units that someone would choose.
+    fn default() -> Self {
+        Self { most: 1e6, finite: true }
+    }
+}
+
+impl Reach {
+    /// Through a layer, given the sum of its weights' magnitudes for each output.
+    pub(crate) fn layer(&mut self, weights: &[f64], bias: &[f32]) {
+        let outputs = weights.iter().zip(bias).map(|(sum, bias)| sum * self.most + f64::from(bias.abs()));
+        self.most = outputs.fold(0.0, f64::max);
+        self.finite &= self.most < f64::from(f32::MAX);
+    }
+
+    /// Through tanh or a normalisation over this many units.
+    pub(crate) fn settle(&mut self, units: usize) {
+        self.most = (units as f64).sqrt().max(1.0);
+    }
+
+    /// Whether no number so far can have been infinite.
+    pub(crate) fn is_finite(&self) -> bool {
+        self.finite
+    }
+}
+
 /// A policy with noise that can act without it.
 pub trait MeanPolicy: Policy {
     /// Writes the action for `obs` without noise into `act`.
@@ -136,6 +171,7 @@ impl TanhGaussian {
                 "wanted a policy as safetensors, found something unreadable ({e}); check the path"
             )
         })?;
+        check_tensors(bytes, &file).map_err(|e| Error::file(path, e.to_string()))?;
         let mut hidden = BTreeMap::new();
         for name in file.names() {
             if let Some(index) = name.strip_prefix("hidden.").and_then(|n| n.strip_suffix(".weight")) {
@@ -155,7 +191,33 @@ impl TanhGaussian {
             action_range: action_range(&file, path)?,
         };
         policy.check_widths(path)?;
+        if !policy.stays_finite() {
+            let (wanted, hint) =
+                ("weights that ordinary observations do not drive to infinity", "train it again");
+            return Err(Error::key(path, "weights", wanted, "larger ones", hint));
+        }
         Ok(policy)
+    }
+
+    /// As [`Reach`] has it.
+    fn stays_finite(&self) -> bool {
+        let mut reach = Reach::default();
+        let rows = |layer: &Layer| -> Vec<f64> {
+            let (mut sums, outputs) = (vec![0.0; layer.outputs()], layer.outputs());
+            layer.weight.iter().enumerate().for_each(|(i, w)| sums[i % outputs] += f64::from(w.abs()));
+            sums
+        };
+        for layer in &self.hidden {
+            reach.layer(&rows(layer), &layer.bias);
+            if self.tanh_units || self.layer_norm {
+                reach.settle(layer.outputs());
+            }
+        }
+        [&self.mean, &self.log_std].into_iter().all(|head| {
+            let mut reach = reach.clone();
+            reach.layer(&rows(head), &head.bias);
+            reach.is_finite()
+        })
     }
 
     fn check_widths(&self, path: &Path) -> Result<()> {

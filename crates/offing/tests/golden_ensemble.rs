@@ -10,7 +10,7 @@ const ROWS: usize = 60;
 
 #[test]
 fn ensemble_steps_equal_pytorch() {
-    let golden = Tensors::from_bytes(include_bytes!("golden/ensemble.safetensors")).unwrap();
+    let golden = Tensors::from_foreign_bytes(include_bytes!("golden/ensemble.safetensors")).unwrap();
     let given = golden.under("rows");
     let mat = |name: &str, cols: usize| {
         Array2::from_shape_vec((ROWS, cols), given.f32(name, &[ROWS, cols]).unwrap()).unwrap()

@@ -61,7 +61,7 @@ fn updates_of_normalised_networks_on_two_means_equal_pytorch() {
 }
 
 fn check(golden: &[u8], cfg: &SacConfig, means: Option<TwoMeans>) {
-    let golden = Tensors::from_bytes(golden).unwrap();
+    let golden = Tensors::from_foreign_bytes(golden).unwrap();
     for threads in [1, 2] {
         let mut agent =
             Sac::new(cfg, 7, 3, &ThreadPool::new(threads), &mut Rng::stream(0, "init", 0)).unwrap();

@@ -52,7 +52,7 @@ fn assert_close(found: &[f64], wanted: &[f64]) {
 
 #[test]
 fn td3bc_updates_equal_the_reference() {
-    let golden = Tensors::from_bytes(include_bytes!("golden/td3bc.safetensors")).unwrap();
+    let golden = Tensors::from_foreign_bytes(include_bytes!("golden/td3bc.safetensors")).unwrap();
     for threads in [1, 2] {
         let cfg = Td3Config { hidden: vec![12, 12], ..Td3Config::default() };
         let pool = ThreadPool::new(threads);
@@ -75,7 +75,7 @@ fn td3bc_updates_equal_the_reference() {
 
 #[test]
 fn iql_updates_equal_the_reference() {
-    let golden = Tensors::from_bytes(include_bytes!("golden/iql.safetensors")).unwrap();
+    let golden = Tensors::from_foreign_bytes(include_bytes!("golden/iql.safetensors")).unwrap();
     for threads in [1, 2] {
         let cfg = IqlConfig { hidden: vec![12, 12], max_weight: 1.5, ..IqlConfig::default() }.over(10);
         let pool = ThreadPool::new(threads);

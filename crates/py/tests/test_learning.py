@@ -92,6 +92,15 @@ def test_mistakes_raise_with_the_programs_own_words(log, tmp_path):
         train(log, tmp_path / "run")(np.zeros(5))
 
 
+def test_a_name_inside_a_file_stays_inside_runs(log, tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setattr(log, "name", "../../../../escaped")
+    policy = train(log, None)
+    assert policy.path.resolve().is_relative_to(tmp_path / "work" / "runs")
+    assert {path.name for path in tmp_path.iterdir()} == {"work"}
+
+
 def test_a_dataset_goes_through_a_file_unchanged(log, tmp_path):
     again = offing.load_dataset(log.save(tmp_path / "log.npz"))
     assert len(again) == len(log) == 1200

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Subcommand;
 use offing::env::Physics;
+use offing::sac::SacConfig;
 use offing_experiments::Runtime;
 use offing_experiments::bench::{
     KnnBench, NetworkBench, TrainingBench, bench_data, bench_dynamics, bench_env, bench_sac,
@@ -68,6 +69,12 @@ pub(crate) enum Bench {
         /// Hidden widths of actor and critics.
         #[arg(long, value_delimiter = ',', default_values_t = [256, 256, 256])]
         hidden: Vec<usize>,
+        /// Number of critics.
+        #[arg(long, default_value_t = 2, value_parser = positive)]
+        critics: usize,
+        /// Normalise the critics' hidden layers.
+        #[arg(long)]
+        layer_norm: bool,
     },
     /// One gradient step of the model ensemble, and its predictions.
     Dynamics {
@@ -137,7 +144,10 @@ pub(crate) fn run(runtime: &Runtime, command: Bench) -> Result<ExitCode> {
             }
             (data.measure(&work, common.samples)?, common)
         }
-        Bench::Sac { common, work, hidden } => (bench_sac(&work, &hidden, common.samples)?, common),
+        Bench::Sac { common, work, hidden, critics, layer_norm } => {
+            let cfg = SacConfig { hidden, critics, critic_layer_norm: layer_norm, ..SacConfig::default() };
+            (bench_sac(&work, &cfg, common.samples)?, common)
+        }
         Bench::Dynamics { common, work, members, hidden, rows } => {
             (bench_dynamics(&work, members, &hidden, rows, common.samples)?, common)
         }

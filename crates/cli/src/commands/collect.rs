@@ -61,7 +61,7 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
         runtime.control_flow()
     });
     bar.finish_and_clear();
-    run.take_warnings().iter().for_each(|note| runtime.say(note));
+    run.take_warnings().iter().for_each(|warning| term::step(warning));
     if !done? {
         runtime.say(&format!("stopped; the same command resumes in {}", dir.display()));
         return Ok(ExitCode::STOPPED);

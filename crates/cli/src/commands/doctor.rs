@@ -1,13 +1,12 @@
 //! `offing doctor`: what offing finds on this machine.
 
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::Result;
 use offing::env::Simulators;
 use offing::run::cpu_name;
 use offing_experiments::{Runtime, Table};
-use offing_mujoco::{Engine, TASKS};
+use offing_mujoco::{Engine, TASKS, python};
 
 use crate::exit::ExitCode;
 use crate::term;
@@ -33,8 +32,8 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     }
     facts.push(("D4RL files", present(&runtime.catalogue.d4rl)));
     facts.push(("Minari datasets", present(&runtime.catalogue.minari)));
-    facts.push(("python", first_line("python3", &["--version"])));
-    facts.push(("pip", first_line("python3", &["-m", "pip", "--version"])));
+    facts.push(("python", first_line(&["--version"])));
+    facts.push(("pip", first_line(&["-m", "pip", "--version"])));
     let engine = if args.fetch {
         TASKS
             .iter()
@@ -79,7 +78,7 @@ fn usage(dir: &Path) -> (usize, u64) {
     let paths = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     paths.fold((0, 0), |(files, bytes), path| {
         let size = || (1, path.metadata().map_or(0, |m| m.len()));
-        let (f, b) = if path.is_dir() { usage(&path) } else { size() };
+        let (f, b) = if path.is_dir() && !path.is_symlink() { usage(&path) } else { size() };
         (files + f, bytes + b)
     })
 }
@@ -88,8 +87,8 @@ fn present(dir: &Path) -> String {
     if dir.is_dir() { dir.display().to_string() } else { format!("none ({} does not exist)", dir.display()) }
 }
 
-fn first_line(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).output();
+fn first_line(args: &[&str]) -> String {
+    let output = python("python3").args(args).output();
     let text =
         output.ok().filter(|o| o.status.success()).map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
     text.and_then(|t| t.lines().next().map(str::to_string)).unwrap_or_else(|| "not found".into())

@@ -229,12 +229,18 @@ fn stream(runtime: &Runtime, sumo: &Sumo, alarm: Option<Threshold>) -> Result<Ex
         }
         let scored = parse(&line, sumo).and_then(|row| {
             let started = Instant::now();
-            Ok((sumo.score_rows(&row)?[0], started.elapsed().as_secs_f64()))
+            let u = match sumo.score_rows(&row) {
+                Ok(scores) => scores[0],
+                // Numbers whose distance no f32 can hold are as far away as a row can be.
+                Err(_) if is_finite(&row) => f32::INFINITY,
+                Err(error) => return Err(error.into()),
+            };
+            Ok((u, started.elapsed().as_secs_f64()))
         });
         let (u, seconds) = match scored {
             Ok(scored) => scored,
             Err(error) => {
-                eprintln!("error: standard input, line {}: {error:#}; passed over", number + 1);
+                term::complain(&format!("standard input, line {}: {error:#}; passed over", number + 1));
                 bad += 1;
                 continue;
             }
@@ -256,6 +262,11 @@ fn stream(runtime: &Runtime, sumo: &Sumo, alarm: Option<Threshold>) -> Result<Ex
         (0, _) => ExitCode::ERROR,
         _ => ExitCode::ALARM,
     })
+}
+
+fn is_finite(row: &Batch) -> bool {
+    let parts = [&row.obs, &row.act, &row.next_obs].into_iter().flatten();
+    parts.chain(&row.rew).all(|x| x.is_finite())
 }
 
 /// The words of a line, between commas or blanks.

@@ -62,17 +62,16 @@ impl NetworkBench {
     }
 }
 
-/// One whole update of actor, critics and temperature with these hidden widths.
+/// One whole update of actor, critics and temperature of an agent with these settings.
 ///
 /// # Errors
 /// Settings that make no network.
-pub fn bench_sac(work: &NetworkBench, hidden: &[usize], samples: usize) -> Result<Measurements> {
+pub fn bench_sac(work: &NetworkBench, cfg: &SacConfig, samples: usize) -> Result<Measurements> {
     let pool = ThreadPool::new(work.threads);
     let mut measured = Measurements::new("sac", work.threads);
     let mut rng = Rng::stream(0, "bench", 0);
     let batch = work.rows(work.batch, &mut rng);
-    let cfg = SacConfig { hidden: hidden.to_vec(), ..SacConfig::default() };
-    let mut agent = Sac::new(&cfg, work.obs, work.act, &pool, &mut rng)?;
+    let mut agent = Sac::new(cfg, work.obs, work.act, &pool, &mut rng)?;
     for _ in 0..SAC_WARM_UP {
         agent.update(&batch, &mut rng)?;
     }

@@ -120,7 +120,7 @@ impl Tree {
         &self.parts.rows[places[id] as usize * dim..][..dim]
     }
 
-    /// Bytes the index occupies, rows included (in memory, or mapped from its file).
+    /// Bytes the index occupies, rows included.
     pub fn bytes(&self) -> usize {
         let p = &self.parts;
         size_of_val(&*p.rows)

@@ -1,4 +1,4 @@
-//! Arrays that are either owned or a window of a memory-mapped file; readers cannot tell.
+//! Arrays that are either owned or a window of memory that several arrays share (huge pages, a file that was read).
 
 use memmap2::{Mmap, MmapMut};
 use std::ops::Deref;
@@ -34,7 +34,7 @@ impl<T: Plain> Store<T> {
     /// Makes room for `len` values and lets `fill` write them (they start as zeros).
     pub(crate) fn filled(len: usize, zero: T, fill: impl FnOnce(&mut [T])) -> Store<T> {
         if len * size_of::<T>() >= HUGE
-            && let Some(mut map) = huge_pages(len * size_of::<T>())
+            && let Ok(mut map) = huge_pages(len * size_of::<T>())
         {
             // SAFETY: the map is as long as `len` values, page-aligned, zeroed and ours alone; zeros are valid.
             fill(unsafe { std::slice::from_raw_parts_mut(map.as_mut_ptr().cast(), len) });
@@ -56,7 +56,7 @@ impl<T: Plain> Store<T> {
         }
     }
 
-    /// The `len` values that start at byte `start` of the file, if they lie inside it and are aligned.
+    /// The `len` values that start at byte `start` of the memory, if they lie inside it and are aligned.
     pub(crate) fn mapped(map: &Arc<Mmap>, start: usize, len: usize) -> Option<Store<T>> {
         let end = len.checked_mul(size_of::<T>())?.checked_add(start)?;
         let aligned = (map.as_ptr() as usize).checked_add(start)?.is_multiple_of(align_of::<T>());
@@ -65,11 +65,11 @@ impl<T: Plain> Store<T> {
 }
 
 /// Zeroed memory in huge pages where the system has them.
-fn huge_pages(bytes: usize) -> Option<MmapMut> {
-    let map = MmapMut::map_anon(bytes).ok()?;
+pub(crate) fn huge_pages(bytes: usize) -> std::io::Result<MmapMut> {
+    let map = MmapMut::map_anon(bytes)?;
     #[cfg(target_os = "linux")]
     map.advise(memmap2::Advice::HugePage).ok();
-    Some(map)
+    Ok(map)
 }
 
 impl<T: Plain> Deref for Store<T> {
@@ -80,7 +80,7 @@ impl<T: Plain> Deref for Store<T> {
         match self {
             Store::Owned(v) => v,
             // SAFETY: `mapped` checked bounds and alignment, the type takes any bytes, and the map lives as
-            // long as `self`. Nobody may change a file in use: index files are replaced, never rewritten.
+            // long as `self`. It is private memory, never a file: nobody else can change it.
             Store::Mapped { map, start, len } => unsafe {
                 std::slice::from_raw_parts(map.as_ptr().add(*start).cast(), *len)
             },

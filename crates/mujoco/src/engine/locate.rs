@@ -1,9 +1,8 @@
 //! Finds the engine's shared library.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use offing::home::Home;
+use offing::home::{Home, only_ours};
 use offing::{Error, Result};
 
 use super::fetch;
@@ -19,12 +18,14 @@ pub(crate) fn library(
     if let Some(found) = present(home, explicit)? {
         return Ok(found);
     }
-    let Some((wheel, library)) = fetch::engine() else {
+    let Some(wheel) = fetch::engine() else {
         return Err(Error::Invalid(format!(
             "no MuJoCo wheel is known for this platform; build or install MuJoCo {VERSION_NAME} and set MUJOCO_LIB to its library"
         )));
     };
-    Ok(fetch::fetch(home, &wheel, &[library], progress)?.join(library))
+    let dir = fetch::fetch(home, &wheel, progress)?;
+    fetch::cached_library(home)?
+        .ok_or_else(|| Error::file(dir, "its files were removed meanwhile; try again"))
 }
 
 /// The library that is on this machine already, if any.
@@ -32,9 +33,7 @@ pub(crate) fn present(home: &Home, explicit: Option<&Path>) -> Result<Option<Pat
     if let Some(path) = explicit.filter(|path| !path.as_os_str().is_empty()) {
         return named(path).map(Some);
     }
-    let cached = fetch::engine()
-        .and_then(|(wheel, library)| Some(fetch::cached(home, &wheel, &[library])?.join(library)));
-    Ok(cached.or_else(installed))
+    Ok(fetch::cached_library(home)?.or_else(installed))
 }
 
 /// What `$MUJOCO_LIB` names: the library itself, or a directory that holds it.
@@ -66,11 +65,11 @@ fn installed() -> Option<PathBuf> {
         s = u.find_spec('mujoco')\n\
         print(m.version('mujoco'), s.submodule_search_locations[0], sep='\\n')";
     ["python3", "python"].iter().find_map(|python| {
-        let output = Command::new(python).args(["-c", ASK]).output().ok().filter(|o| o.status.success())?;
+        let output = fetch::python(python).args(["-c", ASK]).output().ok().filter(|o| o.status.success())?;
         let text = String::from_utf8(output.stdout).ok()?;
         let (version, dir) = text.trim().split_once('\n')?;
         // Another version is no error: the pinned one is fetched beside it.
-        (version == VERSION_NAME).then(|| library_in(Path::new(dir)))?
+        (version == VERSION_NAME).then(|| library_in(Path::new(dir)))?.filter(|path| only_ours(path).is_ok())
     })
 }
 

@@ -13,6 +13,7 @@ use xmltree::{Element, EmitterConfig, XMLNode};
 
 use super::Simulated;
 use crate::Physics;
+use crate::engine::fetch;
 use crate::engine::{Description, one_line};
 
 /// An error here is what is wrong with the file, without its path.
@@ -20,9 +21,9 @@ type Parsed<T> = std::result::Result<T, String>;
 
 /// The description of a task's body, and of the maze around it.
 pub(super) fn body(home: &Home, task: &Simulated, physics: Physics) -> Result<Description> {
-    let path = task.fetch_bodies(home, &mut |_| ())?.join(task.bodies[physics as usize]);
-    let text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, "read", e))?;
-    patch(&text, physics, task).map_err(|what| Error::file(&path, what))
+    let (dir, name) = (task.fetch_bodies(home, &mut |_| ())?, task.bodies[physics as usize]);
+    let bytes = fetch::read(&dir, task.wheel, name)?;
+    patch(&String::from_utf8_lossy(&bytes), physics, task).map_err(|what| Error::file(dir.join(name), what))
 }
 
 /// Applies the physics and builds the maze, if any.

@@ -129,11 +129,7 @@ impl Engine {
 impl Simulated {
     /// The directory of the bodies in this task's wheel, fetched first if need be.
     fn fetch_bodies(&self, home: &Home, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
-        let same_wheel = SIMULATED.iter().filter(|other| other.wheel.package == self.wheel.package);
-        let mut files: Vec<&str> = same_wheel.flat_map(|other| other.bodies).collect();
-        files.sort_unstable();
-        files.dedup();
-        fetch::fetch(home, self.wheel, &files, progress)
+        fetch::fetch(home, self.wheel, progress)
     }
 }
 

@@ -104,6 +104,8 @@ pub struct Status {
 pub enum Event<'a> {
     /// Something to say, one line.
     Note(String),
+    /// Something was lost: one line that those hear who want no others.
+    Warning(String),
     /// A dataset is being found, generated or read.
     Data(DataEvent<'a>),
     /// The dynamics model took a step.
@@ -369,8 +371,8 @@ impl<'a> Session<'a> {
     /// The newest state of a run of `steps` steps, if any.
     pub(super) fn resume(&mut self, steps: u64) -> Result<Option<(u64, Tensors)>> {
         let found = self.run.resume()?;
-        for note in self.run.take_warnings() {
-            self.note(note);
+        for warning in self.run.take_warnings() {
+            let _ = (self.on_event)(Event::Warning(warning));
         }
         if let Some((step, state)) = &found {
             let kept = state.shape("scores").map_or(3, |shape| shape.iter().product());

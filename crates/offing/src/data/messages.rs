@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+pub(super) use crate::error::escaped;
 use crate::error::{Error, Result, bad_file};
 
 /// (1000, 17) as Python would print it.
@@ -17,18 +18,6 @@ pub(super) fn one_line(message: impl std::fmt::Display) -> String {
         Some((end, _)) => format!("{}…", &flat[..end]),
         None => flat,
     }
-}
-
-/// A name or cell of a file with control characters escaped: a terminal must not obey what a file says.
-pub(super) fn escaped(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    for c in name.chars() {
-        match c.is_control() {
-            true => out.extend(c.escape_default()),
-            false => out.push(c),
-        }
-    }
-    out
 }
 
 /// The first few of the names found. A damaged file may hold anything as a name.

@@ -81,6 +81,8 @@ pub enum FitEvent<'a> {
 #[serde(deny_unknown_fields)]
 struct SavedReport {
     version: u32,
+    /// What [`key`] gives for what it was fitted to: a model of other rows under this name is noticed.
+    key: String,
     /// SHA-256 of `model.safetensors`.
     model_sha256: String,
     config: EnsembleConfig,
@@ -117,14 +119,14 @@ fn fit_cached_every(
         progress(FitEvent::Note("another process is fitting this model; waiting for it".into()))
     })?;
     let dir = home.dir("models")?.join(&key);
-    let kept = find(&dir, pool)
+    let kept = find(&dir, &key, pool)
         .or_else(|error| progress(FitEvent::Note(format!("{error}; fitting it again"))).map(|()| None))?;
     let found = match kept {
         Some(found) => found,
         None => {
             let mut trainer = Trainer::new(fit.config, fit.rows, fit.seed, pool)?;
-            train(&mut trainer, &dir, every, progress)?;
-            keep(trainer, &fit, &dir)?
+            train(&mut trainer, &dir, &key, every, progress)?;
+            keep(trainer, &fit, key, &dir)?
         }
     };
     Ok(CachedModel { model: found.model.with_termination(termination), ..found })
@@ -152,8 +154,8 @@ pub fn key(fit: &FitRequest<'_>) -> Result<String> {
     Ok(sum.finish()[..32].to_string())
 }
 
-/// The finished model in `dir`, none when there is none yet, an error when it is damaged.
-fn find(dir: &Path, pool: &ThreadPool) -> Result<Option<CachedModel>> {
+/// The finished model in `dir`, none when there is none yet, an error when it is damaged or not the one of this key.
+fn find(dir: &Path, key: &str, pool: &ThreadPool) -> Result<Option<CachedModel>> {
     let path = dir.join(REPORT);
     if !path.exists() {
         return Ok(None);
@@ -161,6 +163,9 @@ fn find(dir: &Path, pool: &ThreadPool) -> Result<Option<CachedModel>> {
     let text = fs::read_to_string(&path).map_err(|e| Error::io(&path, "read", e))?;
     let report: SavedReport = serde_json::from_str(&text)
         .map_err(|e| bad_file!(&path, "wanted a model's report, found a damaged file ({e})"))?;
+    if report.key != key {
+        return Err(Error::file(&path, "wanted the model of these rows, settings and seed, found another"));
+    }
     let path = dir.join(MODEL);
     let bytes = fs::read(&path).map_err(|e| Error::io(&path, "read", e))?;
     if of_bytes(&bytes) != report.model_sha256 {
@@ -177,13 +182,14 @@ fn find(dir: &Path, pool: &ThreadPool) -> Result<Option<CachedModel>> {
 fn train(
     trainer: &mut Trainer<'_>,
     dir: &Path,
+    key: &str,
     every: u64,
     progress: &mut dyn FnMut(FitEvent<'_>) -> Result<()>,
 ) -> Result<()> {
     let path = dir.join(TRAINER);
     if path.exists() {
         let bytes = fs::read(&path).map_err(|e| Error::io(&path, "read", e))?;
-        let note = match unsealed(&bytes).and_then(Tensors::from_bytes).and_then(|t| trainer.load(&t)) {
+        let note = match unsealed(key, &bytes).and_then(Tensors::from_bytes).and_then(|t| trainer.load(&t)) {
             Ok(()) => "resuming the fit that was interrupted".to_string(),
             Err(error) => format!("{}: {error}; fitting from the start", path.display()),
         };
@@ -197,7 +203,7 @@ fn train(
         if now.updates % every == 0 {
             let bytes = trainer.save().to_bytes()?;
             write_atomic(&path, |file| {
-                file.write_all(&Sha256::digest(&bytes))?;
+                file.write_all(&seal(key, &bytes))?;
                 file.write_all(&bytes)
             })?;
         }
@@ -206,15 +212,22 @@ fn train(
 }
 
 /// A checkpoint is 32 bytes of checksum and the tensors.
-fn unsealed(bytes: &[u8]) -> Result<&[u8]> {
+fn unsealed<'a>(key: &str, bytes: &'a [u8]) -> Result<&'a [u8]> {
     match bytes.split_at_checked(32) {
-        Some((sum, rest)) if Sha256::digest(rest)[..] == *sum => Ok(rest),
-        _ => Err(invalid!("wanted a checkpoint with its checksum, found a damaged file")),
+        Some((sum, rest)) if seal(key, rest)[..] == *sum => Ok(rest),
+        _ => {
+            Err(invalid!("wanted a checkpoint of this fit with its checksum, found a damaged or another one"))
+        }
     }
 }
 
+/// Over the key as well: the checkpoint of another fit is no place to go on from.
+fn seal(key: &str, bytes: &[u8]) -> impl AsRef<[u8]> + std::ops::Deref<Target = [u8]> {
+    Sha256::new().chain_update(key).chain_update(bytes).finalize()
+}
+
 /// Stores the trained model; the report goes last, so that a model with a report is whole.
-fn keep(trainer: Trainer<'_>, fit: &FitRequest<'_>, dir: &Path) -> Result<CachedModel> {
+fn keep(trainer: Trainer<'_>, fit: &FitRequest<'_>, key: String, dir: &Path) -> Result<CachedModel> {
     let (report, now) = (trainer.report().clone(), trainer.now());
     let model = trainer.finish()?;
     let bytes = model.save().to_bytes()?;
@@ -225,6 +238,7 @@ fn keep(trainer: Trainer<'_>, fit: &FitRequest<'_>, dir: &Path) -> Result<Cached
     write_atomic(&dir.join(MODEL), |file| file.write_all(&bytes))?;
     let written = SavedReport {
         version: VERSION,
+        key,
         model_sha256: of_bytes(&bytes),
         config: fit.config.clone(),
         seed: fit.seed,
@@ -344,6 +358,34 @@ mod tests {
         let (again, said) = call(&home, fit(&rows, &config), None);
         assert_eq!(bytes(&again.unwrap()), bytes(&good));
         assert!(said[0].contains("from the start"), "{said:?}");
+    }
+
+    #[test]
+    fn a_model_or_checkpoint_of_another_fit_under_the_right_name_is_not_used() {
+        let (dir, rows, config) = (tempfile::tempdir().unwrap(), rows(), config());
+        let home = Home::new(dir.path());
+        let good = call(&home, fit(&rows, &config), None).0.unwrap();
+        let mut other_rows = rows.clone();
+        other_rows.rew[17] += 1.0;
+        for other in [FitRequest { seed: 6, ..fit(&rows, &config) }, fit(&other_rows, &config)] {
+            let elsewhere = tempfile::tempdir().unwrap();
+            let other_home = Home::new(elsewhere.path());
+            assert!(call(&other_home, other, Some(26)).0.is_err());
+            let half = elsewhere.path().join("models").join(key(&other).unwrap()).join(TRAINER);
+            let half = fs::read(half).unwrap();
+            let another = call(&other_home, other, None).0.unwrap();
+            for file in [MODEL, REPORT] {
+                fs::copy(another.dir.join(file), good.dir.join(file)).unwrap();
+            }
+            let (again, said) = call(&home, fit(&rows, &config), None);
+            assert!(said[0].contains("these rows, settings and seed, found another"), "{said:?}");
+            assert_eq!(bytes(&again.unwrap()), bytes(&good));
+            fs::remove_file(good.dir.join(REPORT)).unwrap();
+            fs::write(good.dir.join(TRAINER), half).unwrap();
+            let (again, said) = call(&home, fit(&rows, &config), None);
+            assert!(said[0].contains("from the start"), "{said:?}");
+            assert_eq!(bytes(&again.unwrap()), bytes(&good));
+        }
     }
 
     #[test]

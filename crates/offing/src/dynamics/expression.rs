@@ -78,7 +78,7 @@ impl Expression {
     /// # Errors
     /// As [`Expression::parse`], and a name that no column has, or more than one.
     pub fn parse_named(text: &str, obs_dim: usize, act_dim: usize, names: &ColumnNames) -> Result<Self> {
-        let mut parser = Parser { text, at: 0, obs_dim, act_dim, names, depth: 0 };
+        let mut parser = Parser { text, at: 0, obs_dim, act_dim, names, depth: 0, operands: 0 };
         let value = parser.either()?;
         parser.skip_spaces();
         if parser.at < text.len() {
@@ -104,6 +104,9 @@ impl fmt::Debug for Expression {
     }
 }
 
+/// More than anyone writes, and far less than a stack holds.
+const MAX_OPERANDS: usize = 2000;
+
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -112,6 +115,8 @@ struct Parser<'a> {
     names: &'a ColumnNames,
     /// How deep parentheses go: the parser calls itself, and a file must not overflow the stack.
     depth: usize,
+    /// Operands so far: each operator between them is a call inside another when the condition is looked at and dropped.
+    operands: usize,
 }
 
 impl Parser<'_> {
@@ -186,6 +191,10 @@ impl Parser<'_> {
         self.depth += 1;
         if self.depth > 100 {
             return Err(self.wrong("at most 100 levels of nesting"));
+        }
+        self.operands += 1;
+        if self.operands > MAX_OPERANDS {
+            return Err(self.wrong(&format!("at most {MAX_OPERANDS} operands")));
         }
         let value = if self.take("-") {
             let inner = self.unary()?;
@@ -354,7 +363,9 @@ impl Parser<'_> {
         let found: String = self.text[self.at..].chars().take(12).collect();
         let found = if found.is_empty() { "the end".into() } else { format!("`{found}`") };
         let column = self.text[..self.at].chars().count() + 1;
-        invalid!("condition `{}`: wanted {wanted} at column {column}, found {found}", self.text)
+        let shown: String = self.text.chars().take(200).collect();
+        let more = if shown.len() < self.text.len() { "…" } else { "" };
+        invalid!("condition `{shown}{more}`: wanted {wanted} at column {column}, found {found}")
     }
 }
 

@@ -14,13 +14,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
-use sha2::{Digest, Sha256};
 
 use super::mlp_ensemble::{Field, MlpEnsemble};
-use crate::error::{Error, Result, invalid};
-
-/// Key of the checksum in a file's metadata.
-const CHECKSUM: &str = "offing_sha256";
+use crate::checksum::{TENSORS_KEY, check_tensors, of_tensors};
+use crate::error::{Result, invalid};
 
 /// Tensors by name, in the safetensors format.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -94,9 +91,9 @@ impl Tensors {
     }
 
     /// The content of a safetensors file. Equal tensors give equal bytes. The file's metadata hold a checksum over
-    /// names, shapes and values, which [`Tensors::from_bytes`] verifies.
+    /// names, shapes and values, which [`Tensors::from_bytes`] demands.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let metadata = HashMap::from([(CHECKSUM.to_string(), self.checksum())]);
+        let metadata = HashMap::from([(TENSORS_KEY.to_string(), self.checksum())]);
         let views = self.0.iter().map(|(name, t)| {
             TensorView::new(t.dtype, t.shape.clone(), &t.bytes).map(|view| (name.as_str(), view))
         });
@@ -106,9 +103,23 @@ impl Tensors {
             .map_err(|e| invalid!("cannot write tensors: {e}"))
     }
 
-    /// Reads the content of a safetensors file. A checksum that does not fit is an error; a file without one, as other
-    /// programs write it, is accepted.
+    /// Reads what [`Tensors::to_bytes`] wrote. A checksum that is missing or does not fit is an error.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        match Self::read(bytes)? {
+            (read, true) => Ok(read),
+            _ => Err(invalid!(
+                "wanted tensors with offing's checksum, found none: the file is damaged or of another program; use another copy"
+            )),
+        }
+    }
+
+    /// Reads the content of any safetensors file, of other programs as well: only where offing wrote a checksum must it fit.
+    pub fn from_foreign_bytes(bytes: &[u8]) -> Result<Self> {
+        Self::read(bytes).map(|(read, _)| read)
+    }
+
+    /// The tensors, and whether a checksum vouches for them.
+    fn read(bytes: &[u8]) -> Result<(Self, bool)> {
         let file = SafeTensors::deserialize(bytes)
             .map_err(|e| invalid!("wanted safetensors, found something else or a damaged file ({e})"))?;
         let tensor = |view: TensorView<'_>| Tensor {
@@ -117,26 +128,14 @@ impl Tensors {
             bytes: view.data().to_vec(),
         };
         let read = Self(file.iter().map(|(name, view)| (name.to_string(), tensor(view))).collect());
-        let kept = SafeTensors::read_metadata(bytes)
-            .ok()
-            .and_then(|(_, m)| m.metadata().as_ref().and_then(|m| m.get(CHECKSUM).cloned()));
-        match kept {
-            Some(kept) if kept != read.checksum() => Err(Error::Invalid(
-                "wanted tensors that match the file's checksum, found others: the file is damaged; use another copy"
-                    .into(),
-            )),
-            _ => Ok(read),
-        }
+        Ok((read, check_tensors(bytes, &file)?))
     }
 
-    /// SHA-256 over names, types, shapes and values, in hexadecimal digits.
+    /// As [`check_tensors`] wants it.
     fn checksum(&self) -> String {
-        let mut hash = Sha256::new();
-        for (name, t) in &self.0 {
-            hash.update(format!("{name} {:?} {:?} ", t.dtype, t.shape));
-            hash.update(&t.bytes);
-        }
-        hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+        of_tensors(
+            self.0.iter().map(|(name, t)| (name.as_str(), t.dtype, t.shape.as_slice(), t.bytes.as_slice())),
+        )
     }
 
     fn find(&self, name: &str, dtype: Dtype, shape: &[usize]) -> Result<&Tensor> {
@@ -191,5 +190,38 @@ impl MlpEnsemble {
                 (net, l, field, name, [self.shape().outputs(l), self.shape().inputs(l)])
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checksum_is_demanded_of_our_files_and_a_damaged_key_is_refused() {
+        let mut kept = Tensors::default();
+        kept.put_f32("weight", &[3], vec![1.0, 2.0, 3.0]);
+        let good = kept.to_bytes().unwrap();
+        assert_eq!(Tensors::from_bytes(&good).unwrap(), kept);
+        let at = good.windows(TENSORS_KEY.len()).position(|part| part == TENSORS_KEY.as_bytes()).unwrap();
+        // Each byte of the key, and weights that only the checksum can tell from the right ones.
+        for i in at..at + TENSORS_KEY.len() {
+            let mut bad = good.clone();
+            bad[i] = if bad[i] == b'x' { b'y' } else { b'x' };
+            let weights = bad.len() - 12;
+            bad[weights] ^= 1;
+            for read in [Tensors::from_bytes, Tensors::from_foreign_bytes] {
+                let error = read(&bad).unwrap_err().to_string();
+                assert!(error.contains("use another copy"), "{i}: {error}");
+            }
+        }
+        // Another program's file: welcome as a policy, not as a checkpoint.
+        let view = || TensorView::new(Dtype::F32, vec![1], &[0, 0, 128, 63]).unwrap();
+        for metadata in [None, Some(HashMap::from([("format".to_string(), "pt".to_string())]))] {
+            let foreign = safetensors::serialize([("weight", view())], metadata).unwrap();
+            assert_eq!(Tensors::from_foreign_bytes(&foreign).unwrap().f32("weight", &[1]).unwrap(), [1.0]);
+            let error = Tensors::from_bytes(&foreign).unwrap_err().to_string();
+            assert!(error.contains("offing's checksum, found none"), "{error}");
+        }
     }
 }

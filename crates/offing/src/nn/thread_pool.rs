@@ -159,11 +159,9 @@ impl Inner {
         while shared.gate.load(Ordering::Acquire) & INSIDE != 0 {
             pause(&mut turns);
         }
-        if let Err(payload) = mine {
-            resume_unwind(payload);
-        }
+        // Taken in any case: what stayed would be taken for a panic of the next job.
         let theirs = shared.panic.lock().ok().and_then(|mut slot| slot.take());
-        if let Some(payload) = theirs {
+        if let Some(payload) = mine.err().or(theirs) {
             resume_unwind(payload);
         }
     }
@@ -285,6 +283,23 @@ mod tests {
             }
         });
         assert_eq!(sum.into_inner(), 4 * 10 * 45);
+    }
+
+    #[test]
+    fn a_panic_in_two_threads_of_a_job_does_not_reach_the_next_job() {
+        let pool = ThreadPool::new(2);
+        for _ in 0..20 {
+            // Each thread has a task before either panics.
+            let both = std::sync::Barrier::new(2);
+            let failed = catch_unwind(AssertUnwindSafe(|| {
+                pool.for_each(2, |_| {
+                    both.wait();
+                    panic!("of this job");
+                });
+            }));
+            assert!(failed.is_err());
+            pool.for_each(2, |_| {});
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::home::write_atomic;
+use crate::home::{refuse_link, write_atomic};
 use crate::nn::Tensors;
 
 /// How many are kept: the newest, and one more should the newest turn out damaged.
@@ -30,6 +30,7 @@ pub(super) fn sweep(dir: &Path) -> Result<()> {
 
 impl Checkpoints {
     pub(super) fn open(dir: &Path) -> Result<Self> {
+        refuse_link(dir)?;
         fs::create_dir_all(dir).map_err(|e| Error::io(dir, "create the directory", e))?;
         sweep(dir)?;
         Ok(Self { dir: dir.to_path_buf() })
@@ -46,16 +47,15 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// The newest checkpoint that is whole, and a line for each newer one that is not.
-    pub(super) fn newest(&self) -> (Option<(u64, Tensors)>, Vec<String>) {
+    /// The newest checkpoint that is whole, and a line for each newer one that is not. One that cannot be read at this
+    /// moment may be whole: it is an error, and stays where it is.
+    pub(super) fn newest(&self) -> Result<(Option<(u64, Tensors)>, Vec<String>)> {
         let mut refused = Vec::new();
         for step in steps_in(&self.dir).into_iter().rev() {
             let path = self.path(step);
-            let read = fs::read(&path)
-                .map_err(|e| Error::io(&path, "read", e).to_string())
-                .and_then(|bytes| Tensors::from_bytes(&bytes).map_err(|e| e.to_string()));
-            match read {
-                Ok(state) => return (Some((step, state)), refused),
+            let bytes = fs::read(&path).map_err(|e| Error::io(&path, "read", e))?;
+            match Tensors::from_bytes(&bytes) {
+                Ok(state) => return Ok((Some((step, state)), refused)),
                 Err(why) => {
                     // Out of the way, so that it is not taken for the newest again.
                     let _ = fs::rename(&path, path.with_extension("damaged"));
@@ -63,10 +63,13 @@ impl Checkpoints {
                 }
             }
         }
-        (None, refused)
+        if !refused.is_empty() {
+            refused.push(format!("{}: no checkpoint is whole; starting over", self.dir.display()));
+        }
+        Ok((None, refused))
     }
 
-    fn path(&self, step: u64) -> PathBuf {
+    pub(super) fn path(&self, step: u64) -> PathBuf {
         self.dir.join(format!("{step:012}.safetensors"))
     }
 }

@@ -5,6 +5,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result, bad_file};
+use crate::home::refuse_link;
 
 /// One line of a metrics file.
 pub type Record = serde_json::Map<String, serde_json::Value>;
@@ -18,6 +19,7 @@ pub(super) struct Metrics {
 
 impl Metrics {
     pub(super) fn open(path: &Path) -> Result<Self> {
+        refuse_link(path)?;
         let mut file = File::options()
             .create(true)
             .read(true)

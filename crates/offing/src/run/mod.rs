@@ -40,7 +40,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result, bad_file};
-use crate::home::write_atomic;
+use crate::home::{refuse_link, write_atomic};
 use crate::nn::Tensors;
 use checkpoints::Checkpoints;
 use events::Events;
@@ -127,12 +127,19 @@ impl RunDir {
 
     fn held(path: &Path, lock: File) -> Result<Self> {
         checkpoints::sweep(path)?;
+        let metrics = path.join(METRICS);
+        let lost = newest_step(path).filter(|_| !metrics.exists()).map(|step| {
+            format!(
+                "{}: is gone, and with it what was recorded until step {step}; a new one begins",
+                metrics.display()
+            )
+        });
         Ok(Self {
             path: path.to_path_buf(),
-            metrics: Metrics::open(&path.join(METRICS))?,
+            metrics: Metrics::open(&metrics)?,
             events: None,
             checkpoints: Checkpoints::open(&path.join(CHECKPOINTS))?,
-            warnings: Vec::new(),
+            warnings: lost.into_iter().collect(),
             made: Vec::new(),
             _lock: lock,
         })
@@ -193,14 +200,14 @@ impl RunDir {
 
     /// The newest state that is whole, or none. Metrics recorded after it are removed, since they will come again.
     pub fn resume(&mut self) -> Result<Option<(u64, Tensors)>> {
-        let (found, refused) = self.checkpoints.newest();
+        let (found, refused) = self.checkpoints.newest()?;
         self.warnings.extend(refused);
         self.metrics.keep_until(found.as_ref().map(|(step, _)| *step))?;
         self.rewrite_events()?;
         Ok(found)
     }
 
-    /// Takes the warnings for the user: damaged checkpoints that were skipped.
+    /// Takes the warnings for the user: damaged checkpoints that were skipped, metrics that are gone.
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
@@ -257,6 +264,7 @@ fn make_dir(path: &Path) -> Result<Vec<PathBuf>> {
 /// Locks a directory; `None` when another process has the lock.
 fn lock(path: &Path) -> Result<Option<File>> {
     let name = path.join(".lock");
+    refuse_link(&name)?;
     let file = File::options()
         .create(true)
         .write(true)

@@ -137,3 +137,57 @@ fn a_checkpoint_whose_settings_are_gone_is_not_gone_on_with() {
     assert!(error.contains("found a checkpoint of step 10 and no config.toml"), "{error}");
     assert!(!dir.path().join(CONFIG).exists(), "nothing is written");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_link_out_of_the_run_directory_is_refused_and_its_target_is_not_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let (precious, path) = (dir.path().join("precious"), dir.path().join("run"));
+    fs::create_dir(&precious).unwrap();
+    fs::write(precious.join("file"), b"mine").unwrap();
+    fs::write(precious.join(".mine.partial"), b"mine").unwrap();
+    for (link, target) in [(METRICS, "file"), (".lock", "absent"), ("checkpoints", "")] {
+        drop(RunDir::open_or_create(&path, "a = 1\n").unwrap());
+        let link = path.join(link);
+        fs::remove_dir(&link).or_else(|_| fs::remove_file(&link)).unwrap();
+        std::os::unix::fs::symlink(precious.join(target), &link).unwrap();
+        let error = RunDir::open(&path).unwrap_err().to_string();
+        assert!(error.contains("symbolic link") && error.lines().count() == 1, "{error}");
+        fs::remove_file(&link).unwrap();
+    }
+    assert_eq!(fs::read(precious.join("file")).unwrap(), b"mine");
+    assert_eq!(fs::read_dir(&precious).unwrap().count(), 2);
+}
+
+#[test]
+fn what_was_lost_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = RunDir::open_or_create(dir.path(), "").unwrap();
+    assert!(run.take_warnings().is_empty());
+    for step in [10, 20] {
+        run.record(json!({ "step": step })).unwrap();
+        run.checkpoint(step, &state(step)).unwrap();
+        fs::write(run.checkpoints.path(step), b"torn").unwrap();
+    }
+    drop(run);
+    fs::remove_file(dir.path().join(METRICS)).unwrap();
+    let mut run = RunDir::open(dir.path()).unwrap();
+    assert!(run.resume().unwrap().is_none());
+    let told = run.take_warnings().join("\n");
+    for part in ["metrics.jsonl: is gone", "000000000010.safetensors: refused", "starting over"] {
+        assert!(told.contains(part), "{told}");
+    }
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_read_at_the_moment_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = RunDir::open_or_create(dir.path(), "").unwrap();
+    run.checkpoint(10, &state(10)).unwrap();
+    // What no user can read as a file.
+    let newest = dir.path().join("checkpoints/000000000020.safetensors");
+    fs::create_dir(&newest).unwrap();
+    let error = run.resume().unwrap_err().to_string();
+    assert!(error.contains("000000000020.safetensors: cannot read"), "{error}");
+    assert!(newest.exists() && run.take_warnings().is_empty());
+}

@@ -9,7 +9,7 @@ use crate::nn::{
     Activation, Activations, Field, Init, Keep, MlpEnsemble, Noise, PackedMatrix, ScratchPool, Shape,
     TanhGaussianHead, Tensors, ThreadPool, Weights,
 };
-use crate::policy::{MeanPolicy, Policy};
+use crate::policy::{MeanPolicy, Policy, Reach};
 use crate::rng::Rng;
 use crate::units::ActionRange;
 
@@ -240,8 +240,12 @@ impl Actor {
     /// Reads what [`Actor::to_policy`] wrote; a file without `log_std_range` has the usual [-20, 2].
     pub fn from_policy(tensors: &Tensors) -> Result<Self> {
         let size = |name: &str, axis: usize| {
-            tensors.shape(name).and_then(|s| s.get(axis).copied()).filter(|&n| n > 0).ok_or_else(|| {
-                invalid!("tensor `{name}`: wanted a matrix, found none; the file is not a policy")
+            // A matrix with entries: its sides are then no larger than its file, whatever a header says.
+            let matrix = tensors.shape(name).filter(|s| s.len() == 2 && !s.contains(&0));
+            matrix.map(|s| s[axis]).ok_or_else(|| {
+                invalid!(
+                    "tensor `{name}`: wanted a matrix with entries, found none; the file is not a policy"
+                )
             })
         };
         let count = (0..).take_while(|l| tensors.shape(&format!("hidden.{l}.weight")).is_some()).count();
@@ -252,7 +256,13 @@ impl Actor {
         let log_std = match tensors.shape("log_std_range") {
             Some(_) => {
                 let range = tensors.f32("log_std_range", &[2])?;
-                [range[0], range[1]]
+                let [low, high] = [range[0], range[1]];
+                if !(low <= high && low.is_finite() && high.is_finite()) {
+                    return Err(invalid!(
+                        "tensor `log_std_range`: wanted a lower and an upper bound, found {low} and {high}"
+                    ));
+                }
+                [low, high]
             }
             None => [-20.0, 2.0],
         };
@@ -262,9 +272,10 @@ impl Actor {
         };
         let units = if flag("tanh_units")? { Activation::Tanh } else { Activation::Relu };
         let shape = Shape::new(obs_dim, &hidden, 2 * act_dim, units).with_layer_norm(flag("layer_norm")?);
-        let mut net = MlpEnsemble::zeros(shape, 1, Keep::Moments);
+        // All tensors are found and fit each other before room for a network of these sizes is made.
+        let (mut layers, mut reach) = (Vec::new(), Reach::default());
         for l in 0..=count {
-            let (inputs, outputs) = (net.shape().inputs(l), net.shape().outputs(l));
+            let (inputs, outputs) = (shape.inputs(l), shape.outputs(l));
             let names =
                 if l < count { vec![format!("hidden.{l}")] } else { vec!["mean".into(), "log_std".into()] };
             let (mut weight, mut bias) = (Vec::new(), Vec::new());
@@ -273,7 +284,21 @@ impl Actor {
                 weight.extend(tensors.f32(&format!("{name}.weight"), &[outputs, inputs])?);
                 bias.extend(tensors.f32(&format!("{name}.bias"), &[outputs])?);
             }
-            net.set(0, l, Field::Weight, &weight, &bias);
+            let sums = weight.chunks_exact(inputs).map(|row| row.iter().map(|w| f64::from(w.abs())).sum());
+            reach.layer(&sums.collect::<Vec<f64>>(), &bias);
+            if l < count && (units == Activation::Tanh || shape.layer_norm()) {
+                reach.settle(outputs);
+            }
+            layers.push((weight, bias));
+        }
+        if !reach.is_finite() {
+            return Err(invalid!(
+                "policy: wanted weights that ordinary observations do not drive to infinity, found larger ones; train it again"
+            ));
+        }
+        let mut net = MlpEnsemble::zeros(shape, 1, Keep::Moments);
+        for (l, (weight, bias)) in layers.iter().enumerate() {
+            net.set(0, l, Field::Weight, weight, bias);
         }
         let mut actor = Self::from_net(net, log_std, flag("clipped")?)?;
         if tensors.shape("action_low").is_some() {
@@ -341,6 +366,37 @@ mod tests {
         assert_eq!(a, b);
         assert!(a.iter().zip(&c).all(|(a, c)| (a - c).abs() < 1e-6), "{a:?} {c:?}");
         assert!(Actor::from_policy(&Tensors::default()).is_err());
+    }
+
+    #[test]
+    fn policies_that_would_abort_or_act_with_nan_are_refused() {
+        let refused = |change: &dyn Fn(&mut Tensors)| {
+            let mut tensors = actor().to_policy();
+            change(&mut tensors);
+            let error = Actor::from_policy(&tensors).unwrap_err().to_string();
+            let bytes = tensors.to_bytes().unwrap();
+            assert!(crate::policy::TanhGaussian::from_bytes(&bytes, std::path::Path::new("p")).is_err());
+            assert!(!error.contains('\n'), "{error}");
+            error
+        };
+        let empty = |name: &'static str, shape: [usize; 2]| {
+            refused(&move |t: &mut Tensors| t.put_f32(name, &shape, Vec::new()))
+        };
+        assert!(empty("hidden.1.weight", [1 << 40, 0]).contains("a matrix with entries"));
+        assert!(empty("hidden.0.weight", [1 << 62, 0]).contains("a matrix with entries"));
+        assert!(empty("mean.weight", [1 << 63, 0]).contains("a matrix with entries"));
+        // Each is small; the network between them would have 250,000,000,000 weights.
+        let wide = refused(&|t: &mut Tensors| {
+            t.put_f32("hidden.0.weight", &[500_000, 1], vec![0.0; 500_000]);
+            t.put_f32("hidden.0.bias", &[500_000], vec![0.0; 500_000]);
+            t.put_f32("hidden.1.weight", &[500_000, 1], vec![0.0; 500_000]);
+        });
+        assert!(wide.contains("hidden.1.weight"), "{wide}");
+        let range = refused(&|t: &mut Tensors| t.put_f32("log_std_range", &[2], vec![2.0, -5.0]));
+        assert!(range.contains("found 2 and -5"), "{range}");
+        refused(&|t: &mut Tensors| t.put_f32("log_std_range", &[2], vec![f32::NAN, 2.0]));
+        let huge = refused(&|t: &mut Tensors| t.put_f32("hidden.1.weight", &[20, 32], vec![1e30; 640]));
+        assert!(huge.contains("infinity"), "{huge}");
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub enum EmbeddingConfig {
     },
 }
 
+/// Weights of a layer, 128 MB: a search in more dimensions than such a layer has would be cheaper without it.
+const MAX_WEIGHTS: usize = 1 << 24;
+
 fn hidden() -> usize {
     256
 }
@@ -105,6 +108,11 @@ impl Embedding {
             EmbeddingConfig::Network { dim, hidden, seed } => (vec![inputs, hidden, dim], seed),
         };
         require!(!sizes.contains(&0), "embedding: wanted at least one of each, found sizes {sizes:?}");
+        let weights = sizes.windows(2).map(|pair| pair[0].saturating_mul(pair[1])).max().unwrap_or(0);
+        require!(
+            weights <= MAX_WEIGHTS,
+            "embedding: wanted at most {MAX_WEIGHTS} weights a layer, found sizes {sizes:?}"
+        );
         let mut rng = Rng::stream(seed, "embedding", 0);
         let mut layers = Vec::new();
         for (l, pair) in sizes.windows(2).enumerate() {
@@ -118,6 +126,16 @@ impl Embedding {
             layers.push(RandomLayer { weight, bias });
         }
         Ok(Self { spec, layers })
+    }
+
+    /// What it was made from.
+    pub(super) fn config(&self) -> &EmbeddingConfig {
+        &self.spec.config
+    }
+
+    /// Width of a point to embed.
+    pub(super) fn inputs(&self) -> usize {
+        self.spec.inputs
     }
 
     /// Width of an embedded point.

@@ -99,10 +99,11 @@ impl SearchVector {
     /// Number of columns for states and actions of the given widths.
     pub fn width(self, obs_dim: usize, act_dim: usize) -> usize {
         match self {
-            Self::ObsActNext => 2 * obs_dim + act_dim,
-            Self::ObsAct => obs_dim + act_dim,
-            Self::ObsNext => 2 * obs_dim,
-            Self::ObsActRewNext => 2 * obs_dim + act_dim + 1,
+            // Saturating: a stranger's card may hold any widths.
+            Self::ObsActNext => obs_dim.saturating_mul(2).saturating_add(act_dim),
+            Self::ObsAct => obs_dim.saturating_add(act_dim),
+            Self::ObsNext => obs_dim.saturating_mul(2),
+            Self::ObsActRewNext => obs_dim.saturating_mul(2).saturating_add(act_dim).saturating_add(1),
         }
     }
 
@@ -172,6 +173,23 @@ impl Space {
     pub(super) fn dim(&self) -> usize {
         let width = self.vector.width(self.obs_dim, self.act_dim);
         self.embedding.as_ref().map_or(width, Embedding::dim)
+    }
+
+    /// Whether this space, which may come from a file, has the parts of its widths and of these settings.
+    pub(super) fn agrees_with(
+        &self,
+        vector: SearchVector,
+        columns: ColumnScale,
+        embedding: Option<&EmbeddingConfig>,
+    ) -> bool {
+        let width = self.vector.width(self.obs_dim, self.act_dim);
+        let own = self.embedding.as_ref();
+        self.vector == vector
+            && self.scale.is_some() == (columns == ColumnScale::Standardised)
+            && self.scale.iter().all(|(mean, inverse)| mean.len() == width && inverse.len() == width)
+            && self.constant.iter().all(|column| *column < width)
+            && own.is_none_or(|e| e.inputs() == width)
+            && own.map(Embedding::config) == embedding
     }
 
     /// The points of imagined or logged rows.

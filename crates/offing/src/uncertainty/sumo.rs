@@ -82,6 +82,8 @@ pub struct Sumo {
     pub(super) index: Tree,
     /// Largest leave-one-out distance: computed on first use.
     pub(super) max_distance: OnceLock<f32>,
+    /// Why the cache does not hold it, where it was meant to.
+    pub(super) unsaved: Option<String>,
 }
 
 impl Sumo {
@@ -93,7 +95,7 @@ impl Sumo {
         config.validate_for(data.len())?;
         let (space, points) = Space::fit(config.vector, config.columns, config.embedding.as_ref(), data)?;
         let index = Tree::new(&tree_config(config.metric, threads), points.view())?;
-        Ok(Self { config: config.clone(), space, index, max_distance: OnceLock::new() })
+        Ok(Self { config: config.clone(), space, index, max_distance: OnceLock::new(), unsaved: None })
     }
 
     /// The settings in use.
@@ -251,7 +253,9 @@ impl Uncertainty for Sumo {
     }
 
     fn warning(&self) -> Option<String> {
-        let d = self.space.distortion?;
+        let Some(d) = self.space.distortion.filter(|_| self.unsaved.is_none()) else {
+            return self.unsaved.clone();
+        };
         Some(format!(
             "sumo searches an embedding: distances become {:.2} ± {:.2} of what they are ({:.2} to {:.2}), {:.0} % of rows \
              keep their nearest neighbour",

@@ -303,7 +303,7 @@ fn settings_that_cannot_work_are_named_before_there_is_a_model() {
 }
 
 fn golden() -> Tensors {
-    Tensors::from_bytes(include_bytes!("../../tests/golden/uncertainty.safetensors")).unwrap()
+    Tensors::from_foreign_bytes(include_bytes!("../../tests/golden/uncertainty.safetensors")).unwrap()
 }
 
 #[test]

@@ -52,7 +52,8 @@ struct World {
 
 impl World {
     fn new(pool: &ThreadPool) -> Self {
-        let golden = Tensors::from_bytes(include_bytes!("../../tests/golden/landfall.safetensors")).unwrap();
+        let golden =
+            Tensors::from_foreign_bytes(include_bytes!("../../tests/golden/landfall.safetensors")).unwrap();
         let from = golden.under("model");
         let read = |name: String| wide(&from.f32(&name, from.shape(&name).unwrap()).unwrap());
         let layer =

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def train(
     """
     if dir is None:
         title = dataset.name if isinstance(dataset, Dataset) else Path(str(dataset)).stem
-        dir = Path("runs") / algorithm / f"{title}-s{seed}"
+        dir = Path("runs") / algorithm / f"{_slug(title)}-s{seed}"
     data = dataset.columns() if isinstance(dataset, Dataset) else str(dataset)
     settings = _settings(overrides) + ([] if steps is None else [f"train.steps={steps}"])
     run = _offing.train(
@@ -107,8 +108,13 @@ def _file_of(dataset: str | Path | Dataset, folder: Path) -> str:
         return str(dataset)
     if dataset.path is None:
         folder.mkdir(parents=True, exist_ok=True)
-        dataset.save(folder / f"{dataset.name}.npz")
+        dataset.save(folder / f"{_slug(dataset.name)}.npz")
     return str(dataset.path)
+
+
+def _slug(name: str) -> str:
+    """The part of a dataset's name that can be a file's. A name may come from inside a stranger's file."""
+    return re.sub(r"[^\w.-]", "_", name)
 
 
 def _settings(overrides: dict[str, Any]) -> list[str]:

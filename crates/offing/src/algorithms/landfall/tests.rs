@@ -45,7 +45,8 @@ struct Case {
 impl Case {
     fn new(threads: usize) -> Self {
         let golden =
-            Tensors::from_bytes(include_bytes!("../../../tests/golden/landfall.safetensors")).unwrap();
+            Tensors::from_foreign_bytes(include_bytes!("../../../tests/golden/landfall.safetensors"))
+                .unwrap();
         let (given, rows) = (golden.under("data"), 60);
         let data = Batch {
             obs: mat(&given, "obs", rows, 5),

@@ -12,6 +12,7 @@ use super::by_hand::{cannot_fetch, shown};
 use super::http::{Answer, Attempt, Client, Failure, Part};
 use super::{Events, FetchEvent, Mirrors, Patience, RemoteFile};
 use crate::error::{Error, Result, bad_file, require};
+use crate::home::{refuse_link, sync_dir};
 
 /// The most that is taken of a file whose length nobody knows beforehand.
 const LONGEST_UNKNOWN: u64 = 4 << 30;
@@ -208,7 +209,10 @@ impl Partial {
         let parent = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(parent).map_err(|e| Error::io(parent, "create the directory", e))?;
         let beside = |ending: &str| parent.join(format!("{name}{ending}"));
-        Ok(Self { path: beside(".partial"), etag: beside(".partial.etag") })
+        let partial = Self { path: beside(".partial"), etag: beside(".partial.etag") };
+        // Its name is known beforehand, so that a download can go on: nobody shall have put a link there.
+        refuse_link(&partial.path).and_then(|()| refuse_link(&partial.etag))?;
+        Ok(partial)
     }
 
     fn len(&self) -> u64 {
@@ -260,6 +264,7 @@ impl Partial {
             .and_then(|file| file.sync_all())
             .and_then(|()| fs::rename(&self.path, target))
             .map_err(|e| Error::io(target, "put the finished file in place", e))?;
+        sync_dir(target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")));
         self.remove()
     }
 }

@@ -53,7 +53,7 @@ fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     let file = Hdf5::open(path)?;
     // Columns are read side by side, each through a handle of its own.
     let fits = |keys: &[&str]| file.check_size(keys, options);
-    let mut columns = read_keyed(path, file.names(), fits, |key| Hdf5::open(path)?.array(key))?;
+    let mut columns = read_keyed(path, file.names(), fits, |key| Hdf5::reopen(path)?.array(key))?;
     let remark = |name: &String| Some((name.strip_prefix("metadata/")?.to_string(), file.remark(name)?));
     columns.meta = file.names().iter().filter_map(remark).collect();
     let meta = &columns.meta;

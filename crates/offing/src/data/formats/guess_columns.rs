@@ -5,7 +5,7 @@
 //! `timeout` (`truncated`); `episode`; `step`; and simulator states `qpos_0 …`, `qvel_0 …`, `goal_0 …`. `time`,
 //! `timestamp` and `date` are known as times, which nothing reads.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::super::messages::{escaped, some_names};
@@ -41,8 +41,9 @@ pub(super) fn check_map(path: &Path, names: &[String], map: &ColumnMap) -> Resul
     let optional = [&map.done, &map.timeout, &map.episode, &map.step].into_iter().flatten();
     let rew = Some(&map.rew).filter(|name| !name.is_empty());
     let all = map.obs.iter().chain(&map.act).chain(map.next_obs.iter().flatten()).chain(rew).chain(optional);
+    let known: HashSet<&String> = names.iter().collect();
     for name in all {
-        if !names.contains(name) {
+        if !known.contains(name) {
             return Err(no_column(path, name, "this column, as the column map says", names));
         }
     }
@@ -64,8 +65,10 @@ pub(super) fn check_map(path: &Path, names: &[String], map: &ColumnMap) -> Resul
 
 /// Makes sure that every column to read is there, and once.
 pub(super) fn check_columns(path: &Path, names: &[String], wanted: &[String]) -> Result<()> {
+    let mut counts = HashMap::new();
+    names.iter().for_each(|name| *counts.entry(name).or_insert(0usize) += 1);
     for name in wanted {
-        let count = names.iter().filter(|n| *n == name).count();
+        let count = counts.get(name).copied().unwrap_or(0);
         if count == 0 {
             return Err(no_column(path, name, "this column, as the column map says", names));
         }

@@ -3,6 +3,7 @@
 //! A thin layer over the pure-Rust `rust-hdf5`: it turns every stored number type into the few offing works with and
 //! every failure into one line that names file and key.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -13,6 +14,7 @@ use super::super::memory::check_fits;
 use super::super::messages::{damaged, damaged_key, float16, show_shape};
 use super::super::options::ReadOptions;
 use super::arrays::{StoredArray, StoredValues};
+use super::hdf5_elsewhere::{check_inside, check_no_virtual};
 use crate::error::{Error, Result, bad_file};
 
 /// The first bytes of every HDF5 file.
@@ -30,6 +32,8 @@ pub(super) struct Hdf5<'a> {
     path: &'a Path,
     bytes: u64,
     names: Vec<String>,
+    /// The same, to look up: a name that is not listed may lead into another file.
+    known: HashSet<String>,
 }
 
 impl<'a> Hdf5<'a> {
@@ -37,9 +41,17 @@ impl<'a> Hdf5<'a> {
     pub(super) fn open(path: &'a Path) -> Result<Self> {
         let bytes = std::fs::metadata(path).map_err(|e| Error::io(path, "read", e))?.len();
         check_whole(path, bytes)?;
+        check_no_virtual(path)?;
+        Self::reopen(path)
+    }
+
+    /// Opens `path` once more, which [`Hdf5::open`] has looked at.
+    pub(super) fn reopen(path: &'a Path) -> Result<Self> {
+        let bytes = std::fs::metadata(path).map_err(|e| Error::io(path, "read", e))?.len();
         let file = H5File::options().no_locking().open(path).map_err(|e| damaged(path, "HDF5 file", e))?;
         let names = file.dataset_names();
-        Ok(Self { file, path, bytes, names })
+        let known = names.iter().cloned().collect();
+        Ok(Self { file, path, bytes, names, known })
     }
 
     /// Paths of all datasets in the file, in the file's order.
@@ -109,7 +121,13 @@ impl<'a> Hdf5<'a> {
     }
 
     fn dataset(&self, key: &str) -> Result<H5Dataset> {
-        self.file.dataset(key).map_err(|e| self.unreadable(key, &e))
+        if !self.known.contains(key) {
+            let wanted = "a dataset of this name inside this file";
+            return Err(damaged_key(self.path, key, wanted, "none, or a link to another file"));
+        }
+        let set = self.file.dataset(key).map_err(|e| self.unreadable(key, &e))?;
+        check_inside(self.path, key, &set)?;
+        Ok(set)
     }
 
     /// The elements, after making sure that the claimed size can be in a file of this length.
@@ -159,11 +177,12 @@ fn check_whole(path: &Path, bytes: u64) -> Result<()> {
     let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
     file.take(52).read_to_end(&mut head).map_err(|e| Error::io(path, "read", e))?;
     // Version, size of offsets, place of the end-of-file address: superblock versions 0 and 1, then 2 and 3.
-    let place = match head.get(8..14) {
-        Some(&[0, .., 8]) => 40,
-        Some(&[1, .., 8]) => 44,
-        Some(&[2 | 3, 8, ..]) => 28,
-        _ => return Ok(()),
+    // Every writer has addresses and lengths of eight bytes.
+    let place = match head.get(8..15) {
+        Some(&[0, .., 8, 8]) => 40,
+        Some(&[1, .., 8, 8]) => 44,
+        Some(&[2 | 3, 8, 8, ..]) => 28,
+        _ => return Err(damaged(path, "HDF5 file", "a header that no writer makes")),
     };
     let end = head.get(place..place + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
     match end {

@@ -13,6 +13,7 @@ use super::super::dataset::Dataset;
 use super::hdf5_write::Hdf5Writer;
 use super::minari::STRUCTURE;
 use crate::error::{Error, Result};
+use crate::home::{partial_name, sync_dir};
 
 /// The oldest Minari whose files look like ours; newer ones read it.
 const MINARI_VERSION: &str = "0.5.0";
@@ -34,14 +35,14 @@ pub(super) fn write(data: &Dataset, dir: &Path) -> Result<()> {
     }
     let parent = dir.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = dir.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let temporary = parent.join(format!(".{name}.{}.partial", std::process::id()));
-    let _ = fs::remove_dir_all(&temporary);
+    let temporary = parent.join(partial_name(&name));
     let result = fill(data, dir, &temporary).and_then(|()| {
         fs::rename(&temporary, dir).map_err(|e| Error::io(dir, "put the finished directory in place", e))
     });
-    if result.is_err() {
+    match result {
         // Best effort: the error that matters is the one already in hand.
-        let _ = fs::remove_dir_all(&temporary);
+        Err(_) => _ = fs::remove_dir_all(&temporary),
+        Ok(()) => sync_dir(parent),
     }
     result
 }

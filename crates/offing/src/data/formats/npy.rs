@@ -83,7 +83,8 @@ pub(super) fn read_array<'a>(mut source: impl Read, path: &'a Path, key: &'a str
 /// The entries row by row, where a matrix may have been stored column by column.
 fn by_row<T: Copy>(values: Vec<T>, fortran: bool, shape: &[usize]) -> Vec<T> {
     match (fortran, shape) {
-        (true, &[rows, width]) => {
+        // Without entries there is nothing to turn, however many rows a header claims.
+        (true, &[rows, width]) if !values.is_empty() => {
             (0..rows).flat_map(|i| (0..width).map(move |j| j * rows + i)).map(|at| values[at]).collect()
         }
         _ => values,

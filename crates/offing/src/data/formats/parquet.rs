@@ -3,6 +3,7 @@
 //! Plain columns of numbers (decimals as well) or booleans, and lists of them with one length in all rows. Compression: snappy, zstd,
 //! gzip, lz4 or none, which is what pandas, pyarrow, polars, DuckDB and Spark write by default.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use super::super::memory::check_fits;
 use super::super::messages::{damaged, damaged_key, escaped, float16, one_line};
 use super::super::options::ReadOptions;
 use super::cells::{Cells, Labels, LoadedColumns, Precision};
+use super::parquet_footer::check_depth;
 use super::parquet_kinds::{Kind, big_endian, scaled};
 use super::parquet_write::{META_PREFIX, write};
 use super::table::{LoadedTable, TableLayout};
@@ -48,7 +50,8 @@ fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     let table = ParquetTable::open(path)?;
     let layout = TableLayout::resolve(path, &table.names, options)?;
     let wanted = layout.wanted();
-    let is_wanted = |index: &usize| wanted.iter().any(|(name, _)| *name == table.leaves[*index]);
+    let names: HashSet<&String> = wanted.iter().map(|(name, _)| name).collect();
+    let is_wanted = |index: &usize| names.contains(&table.leaves[*index]);
     check_fits(path, bytes_of(&table.reader, (0..table.leaves.len()).filter(is_wanted)), options)?;
     let groups = 0..table.reader.num_row_groups();
     let load = |(name, precision): (String, Precision)| {
@@ -80,8 +83,9 @@ pub(super) struct ParquetTable {
 impl ParquetTable {
     /// Opens the file and reads its footer.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
+        let mut file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
         let bytes = file.metadata().map_err(|e| Error::io(path, "read", e))?.len();
+        check_depth(path, &mut file)?;
         let reader = SerializedFileReader::new(file).map_err(|e| damaged(path, "Parquet file", e))?;
         let schema = reader.metadata().file_metadata().schema_descr_ptr();
         let leaves = schema.columns().iter().map(|c| c.path().parts()[0].clone()).collect();

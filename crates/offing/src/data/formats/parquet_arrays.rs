@@ -13,6 +13,7 @@ use super::super::options::ReadOptions;
 use super::arrays::{StoredArray, StoredValues};
 use super::cells::{Cells, Precision};
 use super::parquet::{ParquetColumn, bytes_of};
+use super::parquet_footer::check_depth;
 use crate::error::{Error, Result};
 
 /// An open Parquet file.
@@ -28,8 +29,9 @@ pub(super) struct ParquetArrays<'a> {
 impl<'a> ParquetArrays<'a> {
     /// Opens the file and reads its footer.
     pub(super) fn open(path: &'a Path, options: &'a ReadOptions) -> Result<Self> {
-        let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
+        let mut file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
         let bytes = file.metadata().map_err(|e| Error::io(path, "read", e))?.len();
+        check_depth(path, &mut file)?;
         let reader = SerializedFileReader::new(file).map_err(|e| damaged(path, "Parquet file", e))?;
         let schema = reader.metadata().file_metadata().schema_descr_ptr();
         let keys = schema.columns().iter().map(|column| key_of(column)).collect();

@@ -81,7 +81,7 @@ impl LoadedTable<'_> {
     /// Puts the columns together.
     pub(super) fn into_dataset(mut self, options: &ReadOptions) -> Result<Dataset> {
         self.columns.check_rows(&self.layout.map.obs[0])?;
-        let used: Vec<String> = self.layout.wanted().into_iter().map(|(n, _)| n).collect();
+        let used: HashSet<String> = self.layout.wanted().into_iter().map(|(n, _)| n).collect();
         let map = &self.layout.map;
         let mut notes = std::mem::take(&mut self.notes);
         let timeout = map.timeout.as_ref().map(|name| self.flags(name)).transpose()?;
@@ -105,7 +105,7 @@ impl LoadedTable<'_> {
         if done.is_none() {
             notes.push("no column of terminals: no row is taken as terminal".into());
         }
-        let ignored: Vec<String> = self.all.iter().filter(|n| !used.contains(n)).cloned().collect();
+        let ignored: Vec<String> = self.all.iter().filter(|n| !used.contains(*n)).cloned().collect();
         // A map leaves columns out on purpose: then there is nothing to guess.
         let absent = if options.columns.is_some() { Vec::new() } else { absent(map) };
         let (times, others): (Vec<String>, Vec<String>) =
