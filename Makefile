@@ -14,6 +14,7 @@ lint:
 rust-test:
 	cargo test --workspace --locked
 	cargo run -q -p offing --locked --example fuzz_readers -- 20000
+	$(MAKE) chaos KILLS=12 CHAOS="--minutes 0.5"
 
 docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
@@ -48,11 +49,14 @@ SEED ?= 0
 fuzz:
 	cargo run --release -p offing --locked --example fuzz_readers -- $(if $(MINUTES),--minutes $(MINUTES),$(CASES)) --seed $(SEED)
 
-# Kills trainings, studies and generated datasets at random moments, harms their files, and compares every byte at the end.
+# Kills trainings, studies, tables, generated datasets and downloads at random moments, harms their files, and compares every byte at
+# the end. The simulator is that of the tests, if they have fetched it.
 KILLS ?= 20
+CHAOS ?=
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 chaos:
 	cargo build --locked -p offing-cli
-	$(PYTHON) scripts/chaos.py --kills $(KILLS) --seed $(SEED) --program $${CARGO_TARGET_DIR:-target}/debug/offing
+	$(PYTHON) scripts/chaos.py --kills $(KILLS) --seed $(SEED) --program $(TARGET)/debug/offing --simulator $(TARGET)/tmp/home/mujoco $(CHAOS)
 
 # Longer: more fuzzing, and the unsafe code under valgrind.
 test-all: test
@@ -60,7 +64,7 @@ test-all: test
 	$(MAKE) fuzz CASES=1000000
 	$(MAKE) chaos KILLS=300
 	OFFING_KNN_CASES=5000 OFFING_KNN_FUZZ=100000 cargo test -p offing-knn --release --locked
-	scripts/valgrind_knn.sh
+	scripts/valgrind.sh
 
 bench:
 	cargo run --release -- bench env

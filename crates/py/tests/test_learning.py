@@ -101,6 +101,14 @@ def test_a_name_inside_a_file_stays_inside_runs(log, tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.iterdir()} == {"work"}
 
 
+def test_code_in_the_working_directory_does_not_run_when_offing_starts_itself(tmp_path):
+    for name in ["csv.py", "json.py", "signal.py", "numpy.py", "offing.py"]:
+        (tmp_path / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w').write(__name__)")
+    done = subprocess.run([*offing._offing.COMMAND, "--version"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.startswith("offing "), done
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_dataset_goes_through_a_file_unchanged(log, tmp_path):
     again = offing.load_dataset(log.save(tmp_path / "log.npz"))
     assert len(again) == len(log) == 1200

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use offing::home::write_atomic;
+use offing::home::{refuse_link, write_atomic};
 use offing::run::Provenance;
 use offing::stats::nan_as_null;
 use serde::{Deserialize, Serialize};
@@ -169,6 +169,7 @@ impl CellStore {
     /// that is still saving. `None` when `stop_requested` says so meanwhile.
     pub(super) fn lock(&self, cell: &Cell, stop_requested: fn() -> bool) -> Result<Option<File>> {
         let path = self.dir.join(format!(".{}.lock", cell.id));
+        refuse_link(&path)?;
         let file = std::fs::create_dir_all(&self.dir)
             .and_then(|()| File::options().create(true).write(true).truncate(false).open(&path))
             .with_context(|| format!("{}: cannot create", path.display()))?;
