@@ -510,7 +510,10 @@ mod tests {
             let all: Vec<_> = tiles(rows, most).collect();
             assert_eq!(all.iter().map(|t| t.1).sum::<usize>(), rows);
             assert!(all.windows(2).all(|w| w[0].0 + w[0].1 == w[1].0));
-            assert!(all.iter().all(|t| t.1 <= most && (rows < 5 * most || t.1 >= most - most / 6)));
+            assert_eq!(all.len(), rows.div_ceil(most), "the fewest");
+            let heights = || all.iter().map(|t| t.1);
+            assert!(heights().all(|h| h <= most));
+            assert!(heights().max().unwrap_or(0) <= heights().min().unwrap_or(0) + 1, "as even as possible");
         }
     }
 }
