@@ -191,7 +191,10 @@ const EXAMPLES: &[Examples] = &[
     ),
     (
         "bench",
-        &[("bench env", "simulator steps a second"), ("bench sac --json sac.json", "a gradient step, also as JSON")],
+        &[
+            ("bench env", "simulator steps a second"),
+            ("bench sac --json sac.json", "a gradient step, also as JSON"),
+        ],
     ),
     ("bench env", &[("bench env --tasks hopper,ant", "two of the tasks")]),
     ("bench data", &[("bench data --rows 20000", "generate, read and write")]),
@@ -202,7 +205,10 @@ const EXAMPLES: &[Examples] = &[
         "bench uncertainty",
         &[("bench uncertainty hopper-medium --estimators sumo pairwise", "what two scores cost")],
     ),
-    ("bench train", &[("bench train hopper-medium mopo+sumo", "a whole training's steps")]),
+    (
+        "bench train",
+        &[("bench train --algorithms mopo+sumo --dataset hopper-medium-replay", "steps of a whole training")],
+    ),
     (
         "doctor",
         &[

@@ -14,7 +14,8 @@ macro_rules! out {
 /// What [`out!`] calls. Names, keys and remarks of files are among the words: none of them speaks to the terminal.
 pub(crate) fn print(text: &str) {
     use std::io::Write;
-    if let Err(error) = writeln!(std::io::stdout(), "{}", plain(text))
+    let text = whole_words(&plain(text), terminal_width(), "  ");
+    if let Err(error) = writeln!(std::io::stdout(), "{text}")
         && error.kind() != std::io::ErrorKind::BrokenPipe
     {
         complain(&format!("cannot write the output: {error}"));
@@ -30,7 +31,37 @@ pub(crate) fn plain(text: &str) -> String {
 /// One line about what is being done, on stderr so that stdout stays clean for results.
 pub(crate) fn step(line: &str) {
     let mark = if line.starts_with("warning:") { Style::new().yellow() } else { Style::new().cyan() };
-    eprintln!("{} {}", mark.for_stderr().apply_to("·"), escaped(line));
+    let line = whole_words(&format!("  {}", escaped(line)), stderr_width(), "  ");
+    eprintln!("{}{}", mark.for_stderr().apply_to("·"), &line[1..]);
+}
+
+fn stderr_width() -> Option<u16> {
+    console::Term::stderr().size_checked().map(|(_, columns)| columns)
+}
+
+/// The text with line breaks between words where a terminal of such a width would break one; further lines begin with
+/// `hanging`, below the indentation of the first. Text for no terminal stays as it is.
+pub(crate) fn whole_words(text: &str, width: Option<u16>, hanging: &str) -> String {
+    let Some(width) = width.map(usize::from) else { return text.into() };
+    let wrapped = |line: &str| {
+        if measure_text_width(line) <= width {
+            return line.to_string();
+        }
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let mut lines = vec![indent.to_string()];
+        for word in line.split_whitespace() {
+            let last = lines.last_mut().expect("one from the start");
+            let is_new = last.trim().is_empty();
+            if !is_new && measure_text_width(last) + 1 + measure_text_width(word) > width {
+                lines.push(format!("{indent}{hanging}{word}"));
+            } else {
+                last.push_str(if is_new { "" } else { " " });
+                last.push_str(word);
+            }
+        }
+        lines.join("\n")
+    };
+    text.split('\n').map(wrapped).collect::<Vec<_>>().join("\n")
 }
 
 /// One line about what went wrong.
@@ -184,6 +215,17 @@ mod tests {
         assert!(!text.replace('\n', "").contains(|c: char| c.is_control() || c == '\u{202e}'), "{text:?}");
         assert!(text.contains("a\\u{1b}[31m.csv") && text.contains("y\\nz"), "{text}");
         assert_eq!(plain("one\ntwo\u{1b}]0;x\u{7}"), "one\ntwo\\u{1b}]0;x\\u{7}");
+    }
+
+    #[test]
+    fn a_terminal_breaks_lines_between_words_and_a_pipe_does_not() {
+        let text = "one\n  two three four five";
+        assert_eq!(whole_words(text, Some(14), "  "), "one\n  two three\n    four five");
+        assert_eq!(
+            whole_words("  a-very-long-path/that/fits/nowhere x", Some(10), "  "),
+            "  a-very-long-path/that/fits/nowhere\n    x"
+        );
+        assert_eq!(whole_words(text, None, "  "), text);
     }
 
     #[test]

@@ -213,28 +213,14 @@ fn print(settings: &[Setting]) {
             out!("{head}  # {}", setting.what);
             continue;
         };
+        let beside = usize::from(width).saturating_sub(column + 1).max(24);
         let mut indent =
             format!("{head}{}", " ".repeat(column.saturating_sub(measure_text_width(head)).max(2)));
-        for line in wrapped(&setting.what, usize::from(width).saturating_sub(column + 1).max(24)) {
+        for line in term::whole_words(&setting.what, Some(beside as u16), "").lines() {
             out!("{indent}{line}");
             indent = " ".repeat(column);
         }
     }
-}
-
-/// A text in lines of whole words, at least one.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("there is always one");
-        if !line.is_empty() && measure_text_width(line) + 1 + measure_text_width(word) > width {
-            lines.push(word.into());
-        } else {
-            line.push_str(if line.is_empty() { "" } else { " " });
-            line.push_str(word);
-        }
-    }
-    lines
 }
 
 #[cfg(test)]
@@ -275,7 +261,5 @@ mod tests {
     fn markdown_becomes_plain_text() {
         assert_eq!(plain(" a [link](x.md#y) and `code`.<br>• `b`: c "), "a link and code; b: c");
         assert_eq!(cells("| `a` | x\\|y |").unwrap(), ["a", "x|y"]);
-        assert_eq!(wrapped("one two three", 8), ["one two", "three"]);
-        assert_eq!(wrapped("", 8), [""]);
     }
 }
