@@ -104,10 +104,13 @@ impl View {
             }
             Event::Fit(progress) => self.fit(progress),
             Event::Step(status) => self.step(status),
-            Event::Recorded(metrics) => {
-                self.worth.record(metrics);
-                if self.json {
-                    out!("{}", serde_json::json!(metrics));
+            // Of all else, lines of metrics are shown.
+            other => {
+                if let Event::Recorded(metrics) = other {
+                    self.worth.record(metrics);
+                    if self.json {
+                        out!("{}", serde_json::json!(metrics));
+                    }
                 }
             }
         }

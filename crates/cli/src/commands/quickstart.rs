@@ -28,7 +28,7 @@ const DATASET: &str = "hopper-medium-replay";
 const LANDFALL_STEPS: u64 = 6000;
 const CLONING_STEPS: u64 = 3000;
 
-const PRESET: &str = include_str!("../../../../presets/quickstart.toml");
+const PRESET: &str = include_str!("quickstart.toml");
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -9,7 +9,7 @@ use crate::exit::ExitCode;
 use crate::term;
 
 /// The page with every setting. A test keeps it as the doc comments are.
-const PAGE: &str = include_str!("../../../../docs/settings.md");
+const PAGE: &str = include_str!("settings.md");
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
