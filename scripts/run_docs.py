@@ -83,13 +83,20 @@ def without_comment(line: str) -> tuple[str, str]:
     return command.strip(), comment.strip()
 
 
+def training(words: list[str]) -> list[str]:
+    """What makes a training small: nothing is learnt, and profiles bring no rows of their own."""
+    if {"--resume", "--help"} & set(words):
+        return []
+    return [*(["--rows", "2000"] if "--profile" in words else []), *([] if "--dry-run" in words else ["--dry-run"])]
+
+
 def smaller(words: list[str]) -> list[str]:
     """An offing command with the same meaning and less work."""
     for i, word in enumerate(words[:-1]):
         if word == "--rows":
             words[i + 1] = str(min(int(words[i + 1]), 2000))
     added = {
-        ("train",): [] if {"--resume", "--dry-run", "--help"} & set(words) else ["--dry-run"],
+        ("train",): training(words),
         ("calibrate",): "--rows 2000 --seeds 1 --estimators sumo,pairwise --set starts=4 --set length=5 --set bootstrap=10 "
         "--set train.steps=20 --set model.ensemble.max_epochs=1".split(),
         ("dynamics",): ["--rows", "2000", "--set", "model.max_epochs=1"],

@@ -1,5 +1,7 @@
 //! `offing completions`: what a shell needs to complete commands, options and their values.
 
+use std::io::{ErrorKind, Write};
+
 use anyhow::Result;
 use clap_complete::{Shell, generate};
 
@@ -14,7 +16,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut script = Vec::new();
     generate(args.shell, &mut crate::command(), "offing", &mut script);
-    // Written whole, by the way that minds no closed pipe.
-    out!("{}", String::from_utf8_lossy(&script).trim_end());
-    Ok(ExitCode::SUCCESS)
+    // A script goes out as it is: nothing in it is escaped or wrapped.
+    match std::io::stdout().write_all(&script) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
