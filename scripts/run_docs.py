@@ -3,7 +3,7 @@
     python scripts/run_docs.py --offing target/debug/offing             # all pages
     python scripts/run_docs.py --offing target/debug/offing docs/runs.md
 
-A line runs as it stands, but for size: trainings end after `--dry-run`, studies and datasets are small (`smaller`). A line that is
+A line runs as it stands, but for size: trainings have tiny networks and end after `--dry-run`, studies and datasets are small. A line that is
 not run says why: by a comment above its block, for the whole block or for lines with a word,
 
     <!-- not run: REASON -->
@@ -15,6 +15,7 @@ or because its program is in `OTHERS`. Exit codes other than 0 must stand in the
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import re
 import shlex
@@ -83,11 +84,30 @@ def without_comment(line: str) -> tuple[str, str]:
     return command.strip(), comment.strip()
 
 
+TINY = {
+    "model.ensemble.hidden": "[16,16]",
+    "model.ensemble.decay": "[0.0,0.0,0.0]",
+    "sac.hidden": "[16,16]",
+    "rollout.starts": "50",
+}
+
+
+@functools.cache
+def tiny(name: str) -> tuple[str, ...]:
+    """Settings that make the networks of an algorithm small: those of `TINY` that it has."""
+    listed = subprocess.run(["offing", "settings", name], capture_output=True, text=True)
+    if listed.returncode:  # a dataset, so the algorithm is the default
+        return tiny("landfall") if name != "landfall" else ()
+    keys = {line.split(" = ")[0] for line in listed.stdout.splitlines()}
+    return tuple(word for key, value in TINY.items() if key in keys for word in ("--set", f"{key}={value}"))
+
+
 def training(words: list[str]) -> list[str]:
-    """What makes a training small: nothing is learnt, and profiles bring no rows of their own."""
+    """What makes a training small: nothing is learnt, networks are tiny, and profiles bring no rows of their own."""
     if {"--resume", "--help"} & set(words):
         return []
-    return [*(["--rows", "2000"] if "--profile" in words else []), *([] if "--dry-run" in words else ["--dry-run"])]
+    rows = ["--rows", "2000"] if "--profile" in words else []
+    return [*rows, *tiny(words[2]), *([] if "--dry-run" in words else ["--dry-run"])]
 
 
 def smaller(words: list[str]) -> list[str]:
@@ -96,7 +116,7 @@ def smaller(words: list[str]) -> list[str]:
         if word == "--rows":
             words[i + 1] = str(min(int(words[i + 1]), 2000))
     added = {
-        ("train",): training(words),
+        ("train",): training(words) if words[1:2] == ["train"] else [],
         ("calibrate",): "--rows 2000 --seeds 1 --estimators sumo,pairwise --set starts=4 --set length=5 --set bootstrap=10 "
         "--set train.steps=20 --set model.ensemble.max_epochs=1".split(),
         ("dynamics",): ["--rows", "2000", "--set", "model.max_epochs=1"],
@@ -177,8 +197,8 @@ offing -q train mopo+sumo my-logs.parquet --dir {OWN_RUN} --steps 20 {{small}} -
 cp {RUN}/policy.safetensors policy.safetensors
 """
 SMALL = (
-    "--set model.ensemble.max_updates=20 --set model.ensemble.hidden=[16,16] --set model.ensemble.decay=[0.0,0.0,0.0] "
-    "--set sac.hidden=[16,16] --set rollout.starts=50 --set train.episodes=1"
+    "--set model.ensemble.max_updates=20 --set train.episodes=1 "
+    + " ".join(f"--set {key}={value}" for key, value in TINY.items())
 )
 
 
@@ -245,6 +265,7 @@ def main() -> int:
         if args.simulator and (args.simulator / "mujoco").is_dir():
             shutil.copytree(args.simulator / "mujoco", home / "mujoco", symlinks=True)
         env = environment(scratch, args.offing, home)
+        os.environ["PATH"] = env["PATH"]
         write_files(scratch)
         for command in SETUP.format(small=SMALL).strip().splitlines():
             begun = time.monotonic()
