@@ -3,8 +3,8 @@
     python scripts/run_docs.py --offing target/debug/offing             # all pages
     python scripts/run_docs.py --offing target/debug/offing docs/runs.md
 
-A line runs as it stands, but for size: trainings have tiny networks and end after `--dry-run`, studies and datasets are small. A line that is
-not run says why: by a comment above its block, for the whole block or for lines with a word,
+A line runs as it stands, but for size: trainings have tiny networks and end after `--dry-run`, studies and datasets are small.
+A line that is not run says why: by a comment above its block, for the whole block or for lines with a word,
 
     <!-- not run: REASON -->
     <!-- not run (WORD): REASON -->
