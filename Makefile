@@ -1,11 +1,11 @@
 # The few verbs of this project. `make test` is what CI runs; nothing in it needs more than cargo and Python 3.
-.PHONY: test test-all fuzz chaos rust-test python-test python-package ray-test lint docs docs-update bench clean
+.PHONY: test test-all fuzz chaos rust-test python-test python-package ray-test lint docs docs-check docs-run docs-update book bench clean
 
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 
-test: lint rust-test docs python-test
+test: lint rust-test docs python-test docs-run
 
 lint:
 	cargo fmt --all -- --check
@@ -16,10 +16,30 @@ rust-test:
 	cargo run -q -p offing --locked --example fuzz_readers -- 20000
 	$(MAKE) chaos KILLS=12 CHAOS="--minutes 0.5"
 
-docs:
+# The pages of the crates, and the documentation as a site with search in book/.
+docs: docs-check book
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
-# Rewrites the tables in docs/ and README.md that come from doc comments, defaults and presets; `rust-test` fails when they are not current.
+# Links and anchors, pages that the summary leaves out, figures that are not those of the committed numbers.
+docs-check:
+	$(PYTHON) scripts/book.py check
+	$(PYTHON) scripts/readme_figures.py --check
+
+# mdBook without its server: about a minute on two cores, once. MDBOOK=mdbook takes one that is installed.
+MDBOOK ?= $(TOOLS)/bin/mdbook
+TOOLS := $(CURDIR)/target/tools
+book: $(filter $(TOOLS)/%,$(MDBOOK))
+	$(PYTHON) scripts/book.py build --mdbook $(MDBOOK) --out book
+
+$(TOOLS)/bin/mdbook:
+	CARGO_PROFILE_RELEASE_OPT_LEVEL=1 cargo install --quiet --locked --version 0.5.4 --no-default-features --features search --root $(TOOLS) mdbook
+
+# Every console line of README.md and docs/, in a small size.
+docs-run:
+	cargo build -q --locked -p offing-cli
+	$(PYTHON) scripts/run_docs.py --offing $${CARGO_TARGET_DIR:-target}/debug/offing --simulator $${CARGO_TARGET_DIR:-target}/tmp/home
+
+# Rewrites the tables in docs/ that come from doc comments, defaults and presets; `rust-test` fails when they are not current.
 docs-update:
 	OFFING_UPDATE_DOCS=1 cargo test -q -p offing --locked --test generated_docs
 
@@ -72,4 +92,4 @@ bench:
 
 clean:
 	cargo clean
-	rm -rf $(VENV)
+	rm -rf $(VENV) book

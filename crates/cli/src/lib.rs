@@ -5,14 +5,16 @@ mod term;
 mod args;
 mod audit;
 mod exit;
-mod progress;
 mod signals;
 mod context;
+mod live;
+mod progress;
 mod commands;
+mod examples;
 
 use std::ffi::OsString;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use offing_experiments::Runtime;
 
 pub use exit::ExitCode;
@@ -28,7 +30,7 @@ struct Cli {
     #[arg(long, short, global = true)]
     quiet: bool,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Subcommand)]
@@ -63,13 +65,18 @@ enum Command {
     /// Measure speed; every bench writes the same JSON with --json.
     #[command(subcommand)]
     Bench(commands::bench::Bench),
-    /// Check what offing finds on this machine.
+    /// List the settings of an algorithm: keys, values, meaning.
+    Settings(commands::settings::Args),
+    /// Check what offing finds on this machine, and delete caches.
     Doctor(commands::doctor::Args),
+    /// Write a shell's completions: bash, zsh, fish, elvish, powershell.
+    Completions(commands::completions::Args),
 }
 
 /// Runs a command line, the program's name first, prints what went wrong, and returns how it ended.
 pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    let parsed = command().try_get_matches_from(args).and_then(|found| Cli::from_arg_matches(&found));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(answer) => {
             // Help and versions go to stdout, mistakes to stderr; nobody can be told if that fails.
@@ -81,6 +88,11 @@ pub fn run(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitC
         term::complain(&format!("{error:#}"));
         ExitCode::ERROR
     })
+}
+
+/// The command line's grammar, with examples in every help.
+pub(crate) fn command() -> clap::Command {
+    examples::with_examples(Cli::command())
 }
 
 /// What surrounds experiments inside another program, from the environment: signals stay with that program, which calls
@@ -118,7 +130,8 @@ fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
     }
     let runtime = context::runtime(cli.quiet, cli.threads)?;
-    match cli.command {
+    let Some(command) = cli.command else { return commands::welcome::run() };
+    match command {
         Command::Quickstart(args) => commands::quickstart::run(&runtime, &args),
         Command::Data(command) => commands::data::run(&runtime, &command),
         Command::Train(args) => commands::train::run(&runtime, &args),
@@ -133,6 +146,8 @@ fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Rank(args) => commands::rank::run(&runtime, &args),
         Command::Score(args) => commands::score::run(&runtime, &args),
         Command::Bench(command) => commands::bench::run(&runtime, command),
+        Command::Settings(args) => commands::settings::run(&args),
         Command::Doctor(args) => commands::doctor::run(&runtime, &args),
+        Command::Completions(args) => commands::completions::run(&args),
     }
 }

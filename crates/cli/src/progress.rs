@@ -1,31 +1,90 @@
-//! A training in the terminal: a bar, or JSON lines on stdout.
+//! A training in the terminal: one live line for each phase, or JSON lines on stdout.
 
-use indicatif::ProgressBar;
 use offing::algorithms::{Event, Status};
 use offing::data::resolve::DataEvent;
+use offing::dynamics::FitProgress;
 use offing_experiments::format::number;
 use offing_experiments::runtime::EventView;
+use serde_json::{Map, Value};
 
+use crate::live::{LiveLine, Unit, sparkline};
 use crate::term;
 
-/// Shows one training: a progress bar, or JSON lines.
+/// Evaluations and epochs that a sparkline shows.
+const SHOWN: usize = 16;
+
+/// Shows one training: live lines, or JSON lines.
 pub(crate) fn view(quiet: bool, json: bool) -> EventView {
-    let mut view = View { bar: None, json, quiet };
+    let mut view = View { line: None, json, quiet, errors: Vec::new(), worth: Worth::default() };
     Box::new(move |event| view.show(event))
 }
 
 /// The progress of a run in the terminal.
 struct View {
-    bar: Option<(Phase, ProgressBar)>,
+    line: Option<(Phase, LiveLine)>,
     json: bool,
     quiet: bool,
+    /// Hold-out errors of the model, one for each epoch.
+    errors: Vec<f64>,
+    /// What policies on the way were worth.
+    worth: Worth,
 }
 
-/// What a bar counts.
+/// What a line counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Rows,
-    Steps,
+    Model,
+    Learning,
+}
+
+/// What the evaluated policies and the data are worth, on one scale.
+#[derive(Default)]
+struct Worth {
+    data_return: Option<f64>,
+    data_score: Option<f64>,
+    scale: Option<Scale>,
+    values: Vec<f64>,
+}
+
+/// Where a number about a policy comes from, the most telling first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scale {
+    Score,
+    Return,
+    ModelReturn,
+}
+
+impl Worth {
+    /// Takes down a line of metrics.
+    fn record(&mut self, metrics: &Map<String, Value>) {
+        let number = |key: &str| metrics.get(key).and_then(Value::as_f64);
+        let found = [
+            (Scale::Score, number("score")),
+            (Scale::Return, number("return")),
+            (Scale::ModelReturn, number("model_return")),
+        ];
+        let Some((scale, value)) = found.into_iter().find_map(|(scale, value)| Some((scale, value?))) else {
+            return;
+        };
+        if self.scale.replace(scale) != Some(scale) {
+            self.values.clear();
+        }
+        self.values.push(value);
+    }
+
+    /// `score 83.0 ▁▄█ (data 57.4)`.
+    fn words(&self) -> Option<String> {
+        let (scale, last) = (self.scale?, *self.values.last()?);
+        let (name, data) = match scale {
+            Scale::Score => ("score", self.data_score),
+            Scale::Return => ("return", self.data_return),
+            Scale::ModelReturn => ("return in the model", self.data_return),
+        };
+        let text = |x: f64| if scale == Scale::Score { format!("{x:.1}") } else { number(x) };
+        let data_words = data.map(|data| format!(" (data {})", text(data))).unwrap_or_default();
+        Some(format!("{name} {} {}{data_words}", text(last), sparkline(&self.values, data, SHOWN)))
+    }
 }
 
 impl View {
@@ -38,56 +97,61 @@ impl View {
             }
             Event::Warning(line) => self.say(line),
             Event::Data(DataEvent::Generated { name, rows, total }) => {
-                self.bar(Phase::Rows, *total as u64, name).set_position(*rows as u64);
+                self.line(Phase::Rows, name, "rows").set(*rows as u64, Some(*total as u64));
             }
-            Event::Fit(p) => {
-                let best = p.holdout.iter().copied().fold(f64::INFINITY, f64::min);
-                let words =
-                    format!("dynamics model: epoch {}, best hold-out error {}", p.epoch, number(best));
-                self.bar(Phase::Steps, 0, "").set_message(words);
+            Event::Behaviour { mean_return, score } => {
+                (self.worth.data_return, self.worth.data_score) = (*mean_return, *score);
             }
+            Event::Fit(progress) => self.fit(progress),
             Event::Step(status) => self.step(status),
-            Event::Recorded(metrics) if self.json => out!("{}", serde_json::json!(metrics)),
-            Event::Recorded(_) => {}
+            // Of all else, lines of metrics are shown.
+            other => {
+                if let Event::Recorded(metrics) = other {
+                    self.worth.record(metrics);
+                    if self.json {
+                        out!("{}", serde_json::json!(metrics));
+                    }
+                }
+            }
         }
     }
 
-    fn say(&self, line: &str) {
-        match &self.bar {
-            Some((_, bar)) => bar.suspend(|| term::step(line)),
-            None => term::step(line),
+    fn say(&self, text: &str) {
+        match &self.line {
+            Some((_, line)) => line.above(|| term::step(text)),
+            None => term::step(text),
         }
     }
 
-    /// The bar of a phase; that of the phase before is cleared.
-    fn bar(&mut self, phase: Phase, total: u64, name: &str) -> &ProgressBar {
-        if self.bar.as_ref().is_none_or(|(shown, _)| *shown != phase) {
+    /// The line of a phase; that of the phase before is taken away.
+    fn line(&mut self, phase: Phase, label: &str, unit: &'static str) -> &LiveLine {
+        if self.line.as_ref().is_none_or(|(shown, _)| *shown != phase) {
             self.clear();
-            let template = if phase == Phase::Rows { term::ROWS_BAR } else { term::TRAINING_BAR };
-            let bar = term::bar(template, total, self.quiet || self.json);
-            self.bar = Some((phase, bar.with_message(name.to_string())));
+            self.line = Some((phase, LiveLine::new(label, Unit::Count(unit), None, self.quiet || self.json)));
         }
-        let (_, bar) = self.bar.as_ref().expect("set just above");
-        bar.set_length(total);
-        bar
+        &self.line.as_ref().expect("set just above").1
     }
 
     fn clear(&mut self) {
-        self.bar.take().into_iter().for_each(|(_, bar)| bar.finish_and_clear());
+        self.line.take().into_iter().for_each(|(_, line)| line.clear());
+    }
+
+    fn fit(&mut self, progress: &FitProgress) {
+        let best = progress.best.iter().copied().fold(f64::INFINITY, f64::min);
+        if progress.epoch_ended {
+            self.errors.push(progress.holdout.iter().copied().fold(f64::INFINITY, f64::min));
+        }
+        let error = best
+            .is_finite()
+            .then(|| format!("hold-out error {} {}", number(best), sparkline(&self.errors, None, SHOWN)));
+        let epoch = format!("epoch {}", progress.epoch + u64::from(!progress.epoch_ended));
+        let line = self.line(Phase::Model, "model", "updates");
+        line.set(progress.updates, progress.most_updates);
+        line.show(error.into_iter().chain([epoch]).collect());
     }
 
     fn step(&mut self, status: &Status) {
-        let mut words = Vec::new();
-        if let Some(value) = status.scores.last {
-            let score = status.last_score.map_or(String::new(), |s| format!(" (score {s:.1})"));
-            words.push(format!("return {}{score}", number(value)));
-        }
-        let l = &status.losses;
-        if l.critic > 0.0 {
-            words.push(format!("critic {} · Q {}", number(l.critic), number(l.q)));
-        } else {
-            words.push(format!("loss {}", number(l.actor)));
-        }
+        let mut words: Vec<String> = self.worth.words().into_iter().collect();
         if let Some(rollout) = &status.rollout {
             words.extend(rollout.mean_score().map(|u| format!("u {u:.2}")));
             if rollout.truncated > 0 {
@@ -95,14 +159,51 @@ impl View {
                 words.push(format!("cut {:.0} %", 100.0 * share));
             }
         }
-        let bar = self.bar(Phase::Steps, status.steps, "");
-        bar.set_position(status.step);
-        bar.set_message(words.join(" · "));
+        let l = &status.losses;
+        if l.critic > 0.0 {
+            words.extend([format!("critic {}", number(l.critic)), format!("Q {}", number(l.q))]);
+        } else {
+            words.push(format!("loss {}", number(l.actor)));
+        }
+        let line = self.line(Phase::Learning, "learning", "steps");
+        line.set(status.step, Some(status.steps));
+        line.show(words);
     }
 }
 
 impl Drop for View {
     fn drop(&mut self) {
+        let learnt = matches!(self.line, Some((Phase::Learning, _)));
         self.clear();
+        // What the line showed last stays to be read.
+        if let Some(words) =
+            self.worth.words().filter(|_| learnt && self.worth.values.len() > 1 && !self.quiet)
+        {
+            term::step(&words);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(worth: &mut Worth, pairs: &[(&str, f64)]) {
+        worth.record(&pairs.iter().map(|(key, value)| (key.to_string(), serde_json::json!(value))).collect());
+    }
+
+    #[test]
+    fn policies_are_shown_on_one_scale_beside_the_data() {
+        let mut worth = Worth { data_return: Some(1000.0), data_score: Some(30.0), ..Worth::default() };
+        assert_eq!(worth.words(), None);
+        for score in [10.0, 80.0] {
+            recorded(&mut worth, &[("score", score), ("return", 33.0 * score), ("model_return", 5.0)]);
+        }
+        assert_eq!(worth.words().unwrap(), "score 80.0 ▁█ (data 30.0)");
+        let mut own = Worth { data_return: Some(540.0), ..Worth::default() };
+        recorded(&mut own, &[("critic_loss", 1.0)]);
+        assert_eq!(own.words(), None, "no simulator and no model: nothing to show");
+        recorded(&mut own, &[("model_return", 553.2)]);
+        assert_eq!(own.words().unwrap(), "return in the model 553.2 █ (data 540.0)");
     }
 }

@@ -1,11 +1,8 @@
-//! How things look in the terminal: steps, tables, progress.
-
-use std::time::Duration;
+//! How things look in the terminal: steps, tables, hints. Colours only where a terminal reads them and NO_COLOR is not set.
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, TableStyle, Width};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use console::{Style, measure_text_width};
 use offing::error::escaped;
-use offing_experiments::format::number;
 use offing_experiments::{Document, Element, Table};
 
 /// `println!` that does not mind when nobody reads any more (`offing data list | head -1`); any other trouble with the
@@ -17,7 +14,8 @@ macro_rules! out {
 /// What [`out!`] calls. Names, keys and remarks of files are among the words: none of them speaks to the terminal.
 pub(crate) fn print(text: &str) {
     use std::io::Write;
-    if let Err(error) = writeln!(std::io::stdout(), "{}", plain(text))
+    let text = whole_words(&plain(text), terminal_width(), "  ");
+    if let Err(error) = writeln!(std::io::stdout(), "{text}")
         && error.kind() != std::io::ErrorKind::BrokenPipe
     {
         complain(&format!("cannot write the output: {error}"));
@@ -32,12 +30,77 @@ pub(crate) fn plain(text: &str) -> String {
 
 /// One line about what is being done, on stderr so that stdout stays clean for results.
 pub(crate) fn step(line: &str) {
-    eprintln!("· {}", escaped(line));
+    let mark = if line.starts_with("warning:") { Style::new().yellow() } else { Style::new().cyan() };
+    let line = whole_words(&format!("  {}", escaped(line)), stderr_width(), "  ");
+    eprintln!("{}{}", mark.for_stderr().apply_to("·"), &line[1..]);
+}
+
+fn stderr_width() -> Option<u16> {
+    console::Term::stderr().size_checked().map(|(_, columns)| columns)
+}
+
+/// The text with line breaks between words where a terminal of such a width would break one; further lines begin with
+/// `hanging`, below the indentation of the first. Text for no terminal stays as it is.
+pub(crate) fn whole_words(text: &str, width: Option<u16>, hanging: &str) -> String {
+    let Some(width) = width.map(usize::from) else { return text.into() };
+    let wrapped = |line: &str| {
+        if measure_text_width(line) <= width {
+            return line.to_string();
+        }
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let mut lines = vec![indent.to_string()];
+        for word in line.split_whitespace() {
+            let last = lines.last_mut().expect("one from the start");
+            let is_new = last.trim().is_empty();
+            if !is_new && measure_text_width(last) + 1 + measure_text_width(word) > width {
+                lines.push(format!("{indent}{hanging}{word}"));
+            } else {
+                last.push_str(if is_new { "" } else { " " });
+                last.push_str(word);
+            }
+        }
+        lines.join("\n")
+    };
+    text.split('\n').map(wrapped).collect::<Vec<_>>().join("\n")
 }
 
 /// One line about what went wrong.
 pub(crate) fn complain(line: &str) {
-    eprintln!("error: {}", plain(line));
+    eprintln!("{} {}", Style::new().red().bold().for_stderr().apply_to("error:"), plain(line));
+}
+
+/// Commands to go on with, each with what it is for, on stdout below the results.
+pub(crate) fn print_next(commands: &[(String, &str)]) {
+    out!("next:");
+    print_list(commands);
+}
+
+/// The columns of the terminal, where stdout is one.
+pub(crate) fn terminal_width() -> Option<u16> {
+    console::Term::stdout().size_checked().map(|(_, columns)| columns)
+}
+
+/// Commands in a column, and beside each what it is for; below it where the line would be too long.
+pub(crate) fn print_list(commands: &[(String, &str)]) {
+    let (bold, width) = (Style::new().bold(), usize::from(width()));
+    let longest = |most: usize| {
+        let lengths = commands.iter().map(|(command, _)| measure_text_width(command));
+        lengths.filter(|length| *length <= most).max().unwrap_or(0)
+    };
+    let column = longest(width / 2);
+    for (command, what) in commands {
+        let padding = column.saturating_sub(measure_text_width(command));
+        let beside = 4 + measure_text_width(command) + padding + what.chars().count() <= width;
+        let between = if beside { " ".repeat(padding + 2) } else { "\n      ".into() };
+        styled(&format!("  {}{between}{what}", bold.apply_to(plain(command))));
+    }
+}
+
+/// Prints a line with styles of our own in it; all else in it must be escaped already.
+fn styled(line: &str) {
+    use std::io::Write;
+    // As in `print`, but nobody computes with hints: trouble with them is no error.
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 /// A single rule under the header: tables are read, not boxed.
@@ -45,7 +108,7 @@ const RULE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fi
 
 /// The width to lay tables out for: the terminal's, or a page's when there is none.
 fn width() -> u16 {
-    console::Term::stdout().size_checked().map_or(120, |(_, columns)| columns.max(60))
+    terminal_width().map_or(120, |columns| columns.max(60))
 }
 
 /// Prints a table whose first column is text and whose others are numbers.
@@ -132,29 +195,6 @@ fn bands(columns: &[usize], width: usize) -> Vec<Vec<usize>> {
     bands
 }
 
-/// Bars over the rows of a dataset that is generated, over the steps of a training with what it finds, and over the gradient
-/// steps of one epoch of the dynamics model. `{rate}` is a second's work as a number that can be read.
-pub(crate) const ROWS_BAR: &str = "  {msg} {bar:30} {human_pos}/{human_len} rows · {rate} · {eta} left";
-// A message that does not fit is cut: a line that wraps is drawn again below itself.
-pub(crate) const TRAINING_BAR: &str = "  {bar:24} {human_pos}/{human_len} · {rate} · {eta} left · {wide_msg}";
-pub(crate) const EPOCH_BAR: &str = "  {msg} {bar:30} {human_pos}/{human_len} updates · {rate}";
-
-/// Bars over the bytes of a file that is fetched, of known and of unknown length.
-pub(crate) const BYTES_BAR: &str = "  {msg} {bar:30} {bytes}/{total_bytes} · {bytes_per_sec} · {eta} left";
-pub(crate) const BYTES_SO_FAR: &str = "  {msg} {bytes} · {bytes_per_sec}";
-
-/// A bar over so much work.
-pub(crate) fn bar(template: &str, total: u64, quiet: bool) -> ProgressBar {
-    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let rate = |state: &ProgressState, line: &mut dyn std::fmt::Write| {
-        let _ = write!(line, "{}/s", number(state.per_sec()));
-    };
-    let style = ProgressStyle::with_template(template).expect("the template is a constant that parses");
-    let bar = ProgressBar::with_draw_target(Some(total), target).with_style(style.with_key("rate", rate));
-    bar.enable_steady_tick(Duration::from_millis(300));
-    bar
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,6 +215,17 @@ mod tests {
         assert!(!text.replace('\n', "").contains(|c: char| c.is_control() || c == '\u{202e}'), "{text:?}");
         assert!(text.contains("a\\u{1b}[31m.csv") && text.contains("y\\nz"), "{text}");
         assert_eq!(plain("one\ntwo\u{1b}]0;x\u{7}"), "one\ntwo\\u{1b}]0;x\\u{7}");
+    }
+
+    #[test]
+    fn a_terminal_breaks_lines_between_words_and_a_pipe_does_not() {
+        let text = "one\n  two three four five";
+        assert_eq!(whole_words(text, Some(14), "  "), "one\n  two three\n    four five");
+        assert_eq!(
+            whole_words("  a-very-long-path/that/fits/nowhere x", Some(10), "  "),
+            "  a-very-long-path/that/fits/nowhere\n    x"
+        );
+        assert_eq!(whole_words(text, None, "  "), text);
     }
 
     #[test]

@@ -9,7 +9,7 @@ macro_rules! files {
     ($($task:literal: $($number:literal)*;)*) => {
         &[$($((
             concat!($task, "-", $number, ".safetensors"),
-            include_bytes!(concat!("../../../policies/", $task, "-", $number, ".safetensors")).as_slice(),
+            include_bytes!(concat!("../policies/", $task, "-", $number, ".safetensors")).as_slice(),
         ),)*)*]
     };
 }
@@ -22,7 +22,7 @@ const FILES: &[(&str, &[u8])] = files! {
 
 /// The built-in policies of halfcheetah, hopper and walker2d.
 pub fn built_in_policies() -> Result<PolicySet> {
-    PolicySet::built_in(FILES, include_str!("../../../policies/index.json"))
+    PolicySet::built_in(FILES, include_str!("../policies/index.json"))
 }
 
 #[cfg(test)]

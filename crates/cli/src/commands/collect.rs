@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use indicatif::ProgressBar;
 use offing::collect::{Chosen, CollectConfig, Progress, collect, publish};
 use offing::env::Physics;
 use offing::home::write_json;
@@ -15,6 +14,7 @@ use offing_experiments::{Runtime, Table};
 use serde::{Deserialize, Serialize};
 
 use crate::exit::ExitCode;
+use crate::live::{LiveLine, Unit, sparkline};
 use crate::{signals, term};
 
 #[derive(clap::Args)]
@@ -54,13 +54,14 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     let (task, physics) = (args.task.clone(), args.physics.to_string());
     let mut run = open(&dir, &CollectManifest { task, physics, collect: cfg.clone() })?;
     signals::listen();
-    let bar = term::bar(term::TRAINING_BAR, cfg.steps, runtime.quiet);
+    let line = LiveLine::new("collecting", Unit::Count("steps"), Some(cfg.steps), runtime.quiet);
+    let mut scores = Vec::new();
     let pool = ThreadPool::new(rayon::current_num_threads());
     let done = collect(&cfg, &envs, reference, &mut run, &pool, &mut |progress| {
-        show(&bar, progress);
+        show(&line, &mut scores, progress);
         runtime.control_flow()
     });
-    bar.finish_and_clear();
+    line.clear();
     run.take_warnings().iter().for_each(|warning| term::step(warning));
     if !done? {
         runtime.say(&format!("stopped; the same command resumes in {}", dir.display()));
@@ -103,13 +104,21 @@ fn open(dir: &Path, manifest: &CollectManifest) -> Result<RunDir> {
     Ok(RunDir::open_or_create(dir, &text)?)
 }
 
-fn show(bar: &ProgressBar, progress: &Progress) {
-    bar.set_position(progress.step);
-    let score = progress.last_score.map_or(String::new(), |s| format!(" (score {s:.1})"));
-    let score = progress.last_return.map_or(String::new(), |r| format!("return {}{score}", number(r)));
+fn show(line: &LiveLine, scores: &mut Vec<f64>, progress: &Progress) {
+    let latest = progress.last_score.or(progress.last_return);
+    // Evaluations are rare and never repeat to the last bit.
+    scores.extend(latest.filter(|value| scores.last() != Some(value)));
+    let name = if progress.last_score.is_some() { "score" } else { "return" };
+    let mut words: Vec<String> = latest
+        .iter()
+        .map(|value| format!("{name} {} {}", number(*value), sparkline(scores, None, 16)))
+        .collect();
     let l = &progress.losses;
-    let (critic, alpha) = (number(l.critic), number(l.alpha));
-    bar.set_message(format!("{score} · critic {critic} · Q {} · α {alpha}", number(l.q)));
+    words.extend(
+        [("critic", l.critic), ("Q", l.q), ("α", l.alpha)].map(|(name, x)| format!("{name} {}", number(x))),
+    );
+    line.set(progress.step, None);
+    line.show(words);
 }
 
 /// Puts the chosen policies into the set's index, in the place of older ones of the same body.

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use indicatif::ProgressBar;
 use offing::dynamics::FitEvent;
 use offing_experiments::Runtime;
 use offing_experiments::dynamics::{DynamicsRequest, SimulatorComparison};
@@ -12,6 +11,7 @@ use offing_experiments::format::number;
 use super::data::Reading;
 use crate::args::JsonFile;
 use crate::exit::ExitCode;
+use crate::live::{LiveLine, Unit};
 use crate::term;
 
 #[derive(clap::Args)]
@@ -31,10 +31,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     let reading = args.reading.options()?;
-    let bar = term::bar(term::EPOCH_BAR, 1, runtime.quiet);
-    let mut on_fit = |event: FitEvent<'_>| show(runtime, &bar, &event);
+    let line = LiveLine::new("model", Unit::Count("updates"), None, runtime.quiet);
+    let mut on_fit = |event: FitEvent<'_>| show(runtime, &line, &event);
     let report = args.request.run(runtime, reading, &args.comparison, &mut on_fit);
-    bar.finish_and_clear();
+    line.clear();
     let report = report?;
     for (before, table, after) in report.tables() {
         before.iter().for_each(|line| out!("{line}"));
@@ -49,19 +49,18 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The fit in the terminal: a bar, and a line for each epoch.
-fn show(runtime: &Runtime, bar: &ProgressBar, event: &FitEvent<'_>) {
+/// The fit in the terminal: a live line, and a line for each epoch.
+fn show(runtime: &Runtime, line: &LiveLine, event: &FitEvent<'_>) {
     match event {
-        FitEvent::Note(line) => bar.suspend(|| runtime.say(line)),
+        FitEvent::Note(text) => line.above(|| runtime.say(text)),
         FitEvent::Step(now) => {
             if now.epoch_ended {
                 let errors: Vec<String> = now.holdout.iter().map(|e| number(*e)).collect();
                 let (epoch, loss, errors) = (now.epoch, number(now.loss), errors.join(" "));
-                bar.suspend(|| runtime.say(&format!("epoch {epoch}: loss {loss}, hold-out MSE {errors}")));
+                line.above(|| runtime.say(&format!("epoch {epoch}: loss {loss}, hold-out MSE {errors}")));
             }
-            bar.set_length(now.updates_per_epoch);
-            bar.set_position(now.updates % now.updates_per_epoch.max(1));
-            bar.set_message(format!("epoch {}", now.epoch + 1));
+            line.set(now.updates, now.most_updates);
+            line.show(vec![format!("epoch {}", now.epoch + 1)]);
         }
     }
 }

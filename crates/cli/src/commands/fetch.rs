@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use indicatif::ProgressBar;
 use offing::Error;
 use offing::data::fetch::{FetchEvent, FetchOptions, MIRRORS_FILE, Mirrors, Patience, available, fetch};
 use offing_experiments::{Runtime, Table};
@@ -12,10 +11,10 @@ use offing_experiments::{Runtime, Table};
 use super::data::bytes;
 use crate::args::{JsonFile, positive};
 use crate::exit::ExitCode;
+use crate::live::{LiveLine, Unit};
 use crate::{signals, term};
 
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Which dataset: a D4RL id (`hopper-medium-v2`), a Minari id (`mujoco/hopper/medium-v0`) or a NeoRL-2 file (`neorl2:DMSD`).
     #[arg(required_unless_present = "list")]
@@ -42,11 +41,6 @@ pub(crate) struct Args {
     json: JsonFile,
 }
 
-const EXAMPLES: &str = "Examples:
-  offing data fetch hopper-medium-v2
-  offing data fetch mujoco/hopper/medium-v0 --mirror https://huggingface.co/=https://hub.example.org/
-  offing data fetch neorl2:DMSD --out DMSD-train.npz";
-
 pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     let Some(id) = &args.id else { return list(args) };
     let mut mirrors = Mirrors::default();
@@ -67,12 +61,12 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     };
     signals::keep_partial_files();
     signals::listen();
-    let mut bar: Option<(String, ProgressBar)> = None;
+    let mut line: Option<(String, LiveLine)> = None;
     let fetched = fetch(&runtime.catalogue, id, &options, &mut |event| {
-        show(runtime, &mut bar, &event);
+        show(runtime, &mut line, &event);
         runtime.control_flow()
     });
-    bar.into_iter().for_each(|(_, bar)| bar.finish_and_clear());
+    line.into_iter().for_each(|(_, line)| line.clear());
     if matches!(fetched, Err(Error::Stopped)) {
         runtime.say("stopped; the same command goes on from here");
         return Ok(ExitCode::STOPPED);
@@ -97,25 +91,19 @@ fn list(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One bar for each file that is on its way.
-fn show(runtime: &Runtime, bar: &mut Option<(String, ProgressBar)>, event: &FetchEvent<'_>) {
+/// One live line for each file that is on its way.
+fn show(runtime: &Runtime, line: &mut Option<(String, LiveLine)>, event: &FetchEvent<'_>) {
     match event {
-        FetchEvent::Note(line) => match bar {
-            Some((_, bar)) => bar.suspend(|| runtime.say(line)),
-            None => runtime.say(line),
+        FetchEvent::Note(text) => match line {
+            Some((_, line)) => line.above(|| runtime.say(text)),
+            None => runtime.say(text),
         },
         FetchEvent::Progress { name, bytes, total } => {
-            if bar.as_ref().is_none_or(|(shown, _)| shown != name) {
-                bar.take().into_iter().for_each(|(_, bar)| bar.finish_and_clear());
-                let template = if total.is_some() { term::BYTES_BAR } else { term::BYTES_SO_FAR };
-                let new =
-                    term::bar(template, total.unwrap_or(0), runtime.quiet).with_message(name.to_string());
-                // What an earlier call brought is not this one's speed.
-                new.set_position(*bytes);
-                new.reset_eta();
-                *bar = Some((name.to_string(), new));
+            if line.as_ref().is_none_or(|(shown, _)| shown != name) {
+                line.take().into_iter().for_each(|(_, line)| line.clear());
+                *line = Some((name.to_string(), LiveLine::new(name, Unit::Bytes, *total, runtime.quiet)));
             }
-            bar.iter().for_each(|(_, bar)| bar.set_position(*bytes));
+            line.iter().for_each(|(_, line)| line.set(*bytes, *total));
         }
         FetchEvent::Waiting => {}
     }

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod calibrate;
 pub(crate) mod collect;
+pub(crate) mod completions;
 pub(crate) mod data;
 pub(crate) mod doctor;
 pub(crate) mod dynamics;
@@ -15,4 +16,6 @@ pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod score;
+pub(crate) mod settings;
 pub(crate) mod train;
+pub(crate) mod welcome;

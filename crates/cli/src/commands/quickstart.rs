@@ -28,7 +28,7 @@ const DATASET: &str = "hopper-medium-replay";
 const LANDFALL_STEPS: u64 = 6000;
 const CLONING_STEPS: u64 = 3000;
 
-const PRESET: &str = include_str!("../../../../presets/quickstart.toml");
+const PRESET: &str = include_str!("quickstart.toml");
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -78,6 +78,12 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     RunReport::of(&[&landfall, &clone])?.document().write_html(&page)?;
     out!("policy: {}", landfall.join("policy.safetensors").display());
     out!("report: {}", page.display());
+    let run = landfall.display();
+    term::print_next(&[
+        (format!("offing replay {run}"), "watch the policy, and what the model imagined"),
+        ("offing data audit LOG".into(), "is a log of your own fit to learn from?"),
+        ("offing train LOG".into(), "learn from it"),
+    ]);
     Ok(ExitCode::SUCCESS)
 }
 

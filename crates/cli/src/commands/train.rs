@@ -1,6 +1,6 @@
 //! `offing train`: learns a policy from a dataset, in a run directory that can always be resumed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use offing::algorithms::{EstimatorUse, Registry, Scores};
@@ -189,16 +189,45 @@ fn result(trained: &Trained) -> serde_json::Value {
 
 fn print(trained: &Trained, physics: Physics) {
     let reference = reference_of(&trained.data, physics);
-    let score = |x: Option<f64>| or_dash(x.zip(reference), |(x, r)| format!("{:.1}", r.normalise(x)));
+    let score = |x: f64| or_dash(reference, |r| format!("{:.1}", r.normalise(x)));
     let Scores { last, best, picked } = trained.scores;
-    let mut rows = vec![(LAST_POLICY, last), (BEST_POLICY, best)];
-    rows.splice(1..1, picked.map(|picked| (PICKED, Some(picked))));
+    let mut rows = vec![(LAST_POLICY, last), (PICKED, picked), (BEST_POLICY, best)];
     rows.push(("dataset's mean return", mean_return(&trained.data)));
-    let rows = rows.into_iter().map(|(name, x)| vec![name.to_string(), or_dash(x, number), score(x)]);
-    term::print_table(&Table::new([&trained.data.name, "return", "normalised score"], rows));
+    // What nobody measured has no row.
+    let rows: Vec<_> = rows.into_iter().filter_map(|(name, x)| Some((name, x?))).collect();
+    if !rows.is_empty() {
+        let scored = reference.is_some();
+        let cells = rows.iter().map(|&(name, x)| {
+            [name.to_string(), number(x)].into_iter().chain(scored.then(|| score(x))).collect::<Vec<_>>()
+        });
+        let header = ["return", "normalised score"].into_iter().take(1 + usize::from(scored));
+        term::print_table(&Table::new(std::iter::once(&trained.data.name[..]).chain(header), cells));
+    }
+    let scored = last.is_some();
+    if !scored {
+        out!("no simulator of {} here, so nobody scored the policy", trained.data.name);
+    }
     let mut phases = trained.timer.phases();
     phases.sort_by(|a, b| b.1.total_cmp(&a.1));
     let parts: Vec<String> = phases.iter().map(|(name, s)| format!("{name} {}", duration(*s))).collect();
     out!("{} in all: {}", duration(trained.timer.elapsed()), parts.join(", "));
+    out!("report: {}", trained.dir.join("report.html").display());
     out!("{}", trained.dir.display());
+    term::print_next(&next_steps(&trained.dir, scored));
+}
+
+/// What to do with a finished run.
+fn next_steps(dir: &Path, scored: bool) -> Vec<(String, &'static str)> {
+    let run = dir.display();
+    let siblings = dir.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(dir).display();
+    let mut next = Vec::new();
+    if scored {
+        next.push((format!("offing eval {run} --episodes 100"), "a score with a smaller error"));
+        next.push((format!("offing replay {run}"), "watch the policy, and what the model imagined"));
+    }
+    next.push((format!("offing rank {siblings}"), "which policy to take, from the data alone"));
+    next.push((format!("offing report {siblings}"), "all these runs on one page"));
+    next.push((format!("offing act {run} OBSERVATIONS -o actions.csv"), "its actions for your observations"));
+    next.push((format!("offing export {run} policy.onnx"), "for other runtimes"));
+    next
 }

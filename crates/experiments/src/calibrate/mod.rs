@@ -20,7 +20,7 @@ pub use summary::StudySummary;
 use crate::Runtime;
 use crate::arguments::{ColumnsFile, positive};
 
-const QUICK: &str = include_str!("../../../../presets/calibrate.quick.toml");
+const QUICK: &str = include_str!("quick.toml");
 
 /// Studies of one dataset, as a user asks for them.
 #[derive(Clone, Debug, clap::Args)]

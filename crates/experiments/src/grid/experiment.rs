@@ -17,7 +17,7 @@ use crate::format::counted;
 /// Files of `experiments/` by name.
 macro_rules! files {
     ($ending:literal: $($name:literal)+) => {
-        &[$(($name, include_str!(concat!("../../../../experiments/", $name, $ending)))),+]
+        &[$(($name, include_str!(concat!("../../experiments/", $name, $ending)))),+]
     };
 }
 pub(super) use files;

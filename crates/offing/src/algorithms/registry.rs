@@ -23,7 +23,7 @@ use crate::uncertainty::UncertaintyConfig;
 /// `.VARIANT`, or `+ESTIMATOR`.
 macro_rules! presets {
     ($($suffix:literal: $file:literal),+) => {
-        &[$(($suffix, include_str!(concat!("../../../../presets/", $file, ".toml")))),+]
+        &[$(($suffix, include_str!(concat!("../../presets/", $file, ".toml")))),+]
     };
 }
 
@@ -99,12 +99,12 @@ const ALGORITHMS: &[AlgorithmSpec] = &[
 
 /// Settings for any algorithm by name: each over its preset.
 const PROFILES: &[(&str, &str)] = &[
-    ("quick", include_str!("../../../../presets/quick.toml")),
-    ("standard", include_str!("../../../../presets/standard.toml")),
+    ("quick", include_str!("../../presets/quick.toml")),
+    ("standard", include_str!("../../presets/standard.toml")),
 ];
 
 /// What every algorithm changes on AntMaze.
-const ANTMAZE: &str = include_str!("../../../../presets/antmaze.toml");
+const ANTMAZE: &str = include_str!("../../presets/antmaze.toml");
 
 /// Which estimators an algorithm takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -108,6 +108,13 @@ pub enum Event<'a> {
     Warning(String),
     /// A dataset is being found, generated or read.
     Data(DataEvent<'a>),
+    /// A run begins: what the episodes of its data returned, and their normalised score, where these are known.
+    Behaviour {
+        /// Mean return.
+        mean_return: Option<f64>,
+        /// Normalised score.
+        score: Option<f64>,
+    },
     /// The dynamics model took a step.
     Fit(&'a dynamics::FitProgress),
     /// The learner took steps.

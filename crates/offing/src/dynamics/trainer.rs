@@ -72,6 +72,8 @@ pub struct FitProgress {
     pub updates: u64,
     /// Gradient steps of one epoch.
     pub updates_per_epoch: u64,
+    /// Gradient steps at most; `None` where only the hold-out error ends the training.
+    pub most_updates: Option<u64>,
     /// Loss per member, mean over this epoch so far (or over the one that just ended).
     pub loss: f64,
     /// Hold-out mean squared error of each member after the last epoch; empty before.
@@ -316,10 +318,13 @@ impl<'a> Trainer<'a> {
     fn progress(&self, epoch_ended: bool, batches: u64) -> FitProgress {
         let s = &self.state;
         let known = |errors: &[f64]| if errors[0].is_finite() { errors.to_vec() } else { Vec::new() };
+        let updates_per_epoch = self.train.len().div_ceil(self.cfg.batch_size) as u64;
+        let by_epochs = self.cfg.max_epochs.map(|epochs| epochs as u64 * updates_per_epoch);
         FitProgress {
             epoch: s.epoch,
             updates: s.updates,
-            updates_per_epoch: self.train.len().div_ceil(self.cfg.batch_size) as u64,
+            updates_per_epoch,
+            most_updates: [by_epochs, self.cfg.max_updates].into_iter().flatten().min(),
             loss: s.loss_sum / batches.max(1) as f64,
             holdout: known(&s.last_error),
             best: known(&s.best_error),

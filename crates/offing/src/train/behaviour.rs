@@ -11,8 +11,11 @@ use crate::tasks::{Reference, reference_under};
 /// The file of a run that says what it learnt from.
 pub const DATA_CARD: &str = "data.json";
 
-pub(super) fn write_data_card(run: &RunDir, data: &Dataset, physics: Physics) -> Result<()> {
-    let (mean, score) = behaviour_score(data, physics);
+pub(super) fn write_data_card(
+    run: &RunDir,
+    data: &Dataset,
+    (mean, score): (Option<f64>, Option<f64>),
+) -> Result<()> {
     let mut card = json!({
         "dataset": data.name, "transitions": data.rows.len(), "episodes": data.episodes.len(), "return": mean, "score": score,
     });

@@ -22,7 +22,7 @@ pub use run_config::{DataSource, RunConfig, RunManifest, slug};
 
 use std::path::{Path, PathBuf};
 
-use crate::algorithms::{self, Configured, Scores, TrainConfig};
+use crate::algorithms::{self, Configured, Event, Scores, TrainConfig};
 use crate::data::Dataset;
 use crate::env::Physics;
 use crate::error::{Error, Result, invalid, require};
@@ -257,7 +257,10 @@ impl PreparedRun {
 
     fn run_held(self, run: &mut RunDir, hooks: &mut Hooks<'_>) -> Result<Trained> {
         let (physics, finished) = (self.physics()?, self.is_finished());
-        behaviour::write_data_card(run, &self.data, physics)?;
+        let (mean_return, score) = behaviour_score(&self.data, physics);
+        behaviour::write_data_card(run, &self.data, (mean_return, score))?;
+        // The answer counts from the first step on.
+        let _ = (hooks.on_event)(Event::Behaviour { mean_return, score });
         // Opening a finished run again makes nothing of it this program's work, and takes it no time.
         if !finished {
             Provenance::here(&hooks.program).sign(&self.dir)?;

@@ -77,7 +77,6 @@ fn generated_parts_of_the_docs_are_current() {
             ],
         ),
         ("docs/algorithms/README.md", vec![("algorithms", algorithms("", "../../presets/"))]),
-        ("README.md", vec![("algorithms", algorithms("docs/algorithms/", "presets/"))]),
     ] {
         let path = root.join(file);
         let found = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{file}: {e}"));
