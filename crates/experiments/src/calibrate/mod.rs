@@ -1,9 +1,10 @@
 //! Calibration studies: which estimator knows where the model is wrong.
 
-mod page;
-mod run;
-mod study_cache;
 mod summary;
+mod advice;
+mod page;
+mod study_cache;
+mod run;
 
 use std::path::PathBuf;
 
