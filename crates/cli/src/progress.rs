@@ -48,7 +48,7 @@ impl View {
             }
             Event::Step(status) => self.step(status),
             Event::Recorded(metrics) if self.json => out!("{}", serde_json::json!(metrics)),
-            Event::Recorded(_) => {}
+            Event::Recorded(_) | Event::Policy(..) => {}
         }
     }
 
