@@ -5,7 +5,10 @@ mod errors;
 mod env;
 mod index;
 mod policy;
+mod bridge;
 mod session;
+mod estimator;
+mod train;
 mod sumo;
 
 use pyo3::prelude::*;
@@ -31,8 +34,15 @@ fn _offing(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<env::Simulator>()?;
     module.add_function(wrap_pyfunction!(arrays::address, module)?)?;
     module.add_function(wrap_pyfunction!(session::main, module)?)?;
-    module.add_function(wrap_pyfunction!(session::train, module)?)?;
+    module.add_function(wrap_pyfunction!(train::train, module)?)?;
+    module.add_function(wrap_pyfunction!(estimator::check_estimator, module)?)?;
     module.add_function(wrap_pyfunction!(session::calibrate, module)?)?;
+    module.add_function(wrap_pyfunction!(session::assemble, module)?)?;
+    module.add_function(wrap_pyfunction!(session::audit, module)?)?;
+    module.add_function(wrap_pyfunction!(session::rank, module)?)?;
+    module.add_function(wrap_pyfunction!(session::reproduce, module)?)?;
+    module.add_function(wrap_pyfunction!(session::write_report, module)?)?;
+    module.add_function(wrap_pyfunction!(session::read_config, module)?)?;
     module.add_function(wrap_pyfunction!(session::write_dataset, module)?)?;
     module.add_function(wrap_pyfunction!(session::make_dataset, module)?)?;
     module.add_function(wrap_pyfunction!(session::load_dataset, module)?)?;

@@ -78,6 +78,22 @@ class Sumo:
         """Which rows to cut: u > ε. Searches for yes or no only."""
         return self._native.truncate(self._steps(obs, act, next_obs, rewards), alpha)
 
+    def max_loo(self) -> float:
+        """The dataset's largest leave-one-out u: what makes this usable as ``train(…, estimator=sumo)``, with the next three."""
+        return self.epsilon(1.0)
+
+    def exceeds(self, obs: Any, act: Any, next_obs: Any, threshold: float) -> NDArray[np.bool_]:
+        """Which rows have u > ``threshold``. Searches for yes or no only."""
+        return self._native.exceeds(self._steps(obs, act, next_obs, None), threshold)
+
+    def quantile(self, share: float) -> float:
+        """The leave-one-out u that this share of the dataset's rows stay below."""
+        return self._native.quantile(share)
+
+    def gradient(self, obs: Any, act: Any, next_obs: Any) -> tuple[_F32, _F32, _F32, _F32]:
+        """u of each row, and its gradients by s, a and s': away from the nearest logged transition."""
+        return self._native.gradient(self._steps(obs, act, next_obs, None))
+
     def penalty(
         self, rewards: Any, u: Any, lam: float = 1.0, reward_range: float | None = None
     ) -> NDArray[np.float32]:
