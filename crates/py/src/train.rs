@@ -178,6 +178,7 @@ impl Watcher {
                 self.tell("recorded", serde_json::Value::from((*line).clone()).to_string())
             }
             Event::Policy(step, actor) => self.policy(*step, actor),
+            Event::Behaviour { .. } => {}
         }
         if self.bridge.stops() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }

@@ -74,9 +74,9 @@ pub(super) fn along(
             done: vec![false; steps].into(),
         };
         let mut obs = Mat::zeros((1, obs_dim));
-        for step in 0..steps {
+        for (step, real) in real.iter().enumerate().take(steps) {
             if step % horizon == 0 {
-                obs.row_mut(0).assign(&ArrayView1::from(&real[step]));
+                obs.row_mut(0).assign(&ArrayView1::from(real));
             }
             let act = ArrayView1::from(&episode.act[step]).insert_axis(Axis(0)).to_owned();
             // The mean of all members' means: what the ensemble as a whole expects.
