@@ -54,7 +54,7 @@ impl Simd {
     /// What it is called.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Portable => "portable",
+            Self::Portable => "plain Rust",
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(_) => "AVX2",
             #[cfg(target_arch = "x86_64")]
