@@ -45,7 +45,7 @@ fn backward_wide<K: Kernel>(mut b: Backward<'_>) {
         if b.dy.cols() == 1 {
             backward_column(b.dy, b.rows, b.layer[0].weights(b.which), p, b.slope, b.dx);
             p += 1;
-        } else if K::ROWS[1] > 0 && p + 1 < b.panels.end {
+        } else if const { K::ROWS[1] > 0 } && p + 1 < b.panels.end {
             backward_panels::<K, 2>(&mut b, p);
             p += 2;
         } else {

@@ -86,7 +86,7 @@ fn forward_wide<K: Kernel>(f: Forward<'_>) {
     let mut f = Forward { x, rows, layer, which, y, activation, slope };
     let mut p = 0;
     while p < panels {
-        if K::ROWS[1] > 0 && p + 1 < panels {
+        if const { K::ROWS[1] > 0 } && p + 1 < panels {
             forward_panels::<K, 2>(&mut f, p);
             p += 2;
         } else {

@@ -270,9 +270,13 @@ impl Kernel for Avx512 {
         jump: usize,
         out: &mut [Self::Tile; P],
     ) {
-        // SAFETY: passed on.
+        // SAFETY: passed on. Inline constants keep the compiler from making tiles that no register file could hold.
         unsafe {
-            by_height!(height, accumulate_avx512, (a, b, len, jump, out), 16 15 14 13 12 11 10 9 8 7 6 5 4 3 2 1)
+            if const { P == 1 } {
+                by_height!(height, accumulate_avx512, (a, b, len, jump, out), 16 15 14 13 12 11 10 9 8 7 6 5 4 3 2 1)
+            } else {
+                by_height!(height, accumulate_avx512, (a, b, len, jump, out), 12 11 10 9 8 7 6 5 4 3 2 1)
+            }
         }
     }
 
