@@ -189,7 +189,11 @@ fn what_was_lost_is_told_also_with_q() {
     let temp = tempfile::tempdir().unwrap();
     let data = data(temp.path());
     let dir = temp.path().join("run").to_str().unwrap().to_string();
-    ended_well(&command(&tiny("bc", &data, &dir, "1")[..12]).output().unwrap());
+    let mut args = tiny("bc", &data, &dir, "1")[..10].to_vec();
+    ["hidden=[16,16]", "train.checkpoint_every=200", "train.evaluate_every=400", "train.episodes=1"]
+        .iter()
+        .for_each(|set| args.extend(["--set", set]));
+    ended_well(&command(&args).output().unwrap());
     let run = Path::new(&dir);
     for checkpoint in fs::read_dir(run.join("checkpoints")).unwrap().map(|e| e.unwrap().path()) {
         fs::write(&checkpoint, b"torn").unwrap();

@@ -47,9 +47,9 @@ impl Home {
     /// The directory of one kind of artefact (`"mujoco"`, `"datasets"`…), created when missing.
     pub fn dir(&self, kind: &str) -> Result<PathBuf> {
         let dir = self.root.join(kind);
+        self.check_owner(&dir)?;
         make_own_dir(&dir)
             .map_err(|e| Error::io(&dir, "create the directory (OFFING_HOME says where it is)", e))?;
-        self.check_owner(&dir)?;
         Ok(dir)
     }
 
@@ -249,17 +249,20 @@ pub fn only_ours(path: &Path) -> Result<()> {
     // A group of the user's own number is the user alone, as most distributions set it up.
     let others = mode & 0o002 != 0 || (mode & 0o020 != 0 && meta.gid() != me);
     let (found, remedy) = match meta.uid() {
-        uid if uid != me && uid != 0 => (format!("one of user {uid}"), "remove it".to_string()),
+        uid if uid != me && uid != 0 => {
+            let remedy = if meta.is_dir() { "" } else { "remove it, or " };
+            (format!("one of user {uid}"), remedy.to_string())
+        }
         _ if others => {
             let mode = format!("one that others can write to (mode {:o})", mode & 0o7777);
-            (mode, format!("if you trust what it holds, `chmod go-w '{}'`", path.display()))
+            (mode, format!("if you trust what it holds, `chmod go-w '{}'`, or else ", path.display()))
         }
         _ => return Ok(()),
     };
     Err(Error::file(
         path,
         format!(
-            "wanted a place that only this user or root can change, found {found}; {remedy}, or set OFFING_HOME to another directory"
+            "wanted a place that only this user or root can change, found {found}; {remedy}set OFFING_HOME to a directory of your own"
         ),
     ))
 }

@@ -263,6 +263,15 @@ mod tests {
             store.write(&cell, &state).unwrap();
             assert_eq!(store.read(&cell).word(), state.word());
         }
+        assert!(store.lock(&cell, || false).unwrap().is_some());
+        #[cfg(unix)]
+        {
+            let lock = dir.path().join("cells/.a.lock");
+            std::fs::remove_file(&lock).unwrap();
+            std::os::unix::fs::symlink(dir.path().join("elsewhere"), &lock).unwrap();
+            assert!(store.lock(&cell, || false).unwrap_err().to_string().contains("symbolic link"));
+            assert!(!dir.path().join("elsewhere").exists());
+        }
     }
 
     #[test]
