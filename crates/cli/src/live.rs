@@ -206,8 +206,8 @@ mod tests {
         assert_eq!(of(130), wide);
         assert_eq!(
             of(80),
-            format!("  learning 3,400/12,000 · {speed} · {score}"),
-            "numbers stay, the bar goes"
+            format!("  learning ━──── 3,400/12,000 · {speed} · {score}"),
+            "numbers stay, the bar gives way"
         );
         for width in 24..130 {
             let line = of(width);
