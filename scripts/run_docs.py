@@ -120,7 +120,9 @@ def smaller(words: list[str]) -> list[str]:
         ("calibrate",): "--rows 2000 --seeds 1 --estimators sumo,pairwise --set starts=4 --set length=5 --set bootstrap=10 "
         "--set train.steps=20 --set model.ensemble.max_epochs=1".split(),
         ("dynamics",): ["--rows", "2000", "--set", "model.max_epochs=1"],
-        ("data", "make"): ["--rows", "1000"],
+        # Beside the cache: a second dataset of one name would make the name unclear.
+        ("data", "make"): ["--rows", "2000", "--out", "made.hdf5"],
+        ("data", "convert"): ["--force"],
         ("rank",): ["--steps", "20", "--length", "10"],
         ("eval",): ["--episodes", "1"],
         ("replay",): ["--steps", "60", "--horizon", "10"],
@@ -140,7 +142,7 @@ def drop(words: list[str], options: set[str]) -> list[str]:
     for word in words:
         if skip:
             skip = False
-        elif word in options and word not in {"--dry-run", "--list-cells"}:
+        elif word in options and word not in {"--dry-run", "--list-cells", "--force"}:
             skip = True
         else:
             out.append(word)
@@ -164,22 +166,24 @@ def runnable(command: str) -> tuple[str | None, str | None]:
     command = re.sub(r"\bRUN\b", RUN, command).replace("DATASET", "hopper-medium-replay").replace("~/", "$HOME/")
     stages = []
     for stage in re.split(r"\s\|\s", command):
-        main, arrow, target = stage.partition(" > ")
+        # A redirection ends the line; a comparison stands within quotes.
+        redirected = re.search(r" > ([^\s'\"]+)$", stage)
+        main, target = (stage[: redirected.start()], redirected[1]) if redirected else (stage, None)
         words = shlex.split(main)
         if words[0] == "offing":
             options = words[1:3] if words[1:2] == ["--threads"] else []
             rest = words[:1] + words[1 + len(options) :]
             # A glob stays one, a quoted setting stays quoted.
             main = " ".join(word if "*" in word or "$HOME" in word else shlex.quote(word) for word in smaller(rest))
-        stages.append(f"{main} > {target}" if arrow else main)
+        stages.append(f"{main} > {target}" if target else main)
     return "set -o pipefail; " + " | ".join(stages), None
 
 
 # --- the scratch directory --------------------------------------------------------------------------------------------
 
 SETUP = f"""
-offing -q data make hopper-medium-replay --rows 3000
-offing -q data make hopper-medium --rows 3000
+offing -q data make hopper-medium-replay --rows 2000
+offing -q data make hopper-medium --rows 2000
 offing -q data make walker2d-medium --rows 2000
 offing -q data make halfcheetah-medium-replay --rows 2000
 offing -q data make hopper-medium-replay --rows 2500 --seed 1 --out d4rl/hopper_medium_replay-v2.hdf5
@@ -209,7 +213,7 @@ def write_files(scratch: Path) -> None:
             f"act = {[f'act_{i}' for i in range(3)]}",
             "rew = 'reward'",
             f"next_obs = {[f'next_obs_{i}' for i in range(11)]}",
-            "done = 'done'\ntimeout = 'timeout'\nepisode = 'episode'",
+            "done = 'terminal'\ntimeout = 'timeout'\nepisode = 'episode'",
         ]
     )
     (scratch / "columns.toml").write_text(columns + "\n")

@@ -34,7 +34,7 @@ const EXAMPLES: &[Examples] = &[
         "data make",
         &[
             ("data make hopper-medium-replay --rows 100000", "by the built-in behaviour policies"),
-            ("data make hopper-random --rows 5000 --seed 1 --out random.parquet", "into a file of your own"),
+            ("data make hopper-random --rows 5000 --seed 1 --out random.hdf5", "into a file of your own"),
             (
                 "data make hopper-medium --policy-from hopper_medium-v2.hdf5",
                 "a twin of a D4RL file, by its own policy",
@@ -174,8 +174,11 @@ const EXAMPLES: &[Examples] = &[
     (
         "rank",
         &[
-            ("rank runs", "all runs on the same rows, from the data alone"),
-            ("rank runs --online 20", "and how right that is, where there is a simulator"),
+            ("rank runs/landfall/my-logs runs/bc/my-logs", "runs on the same rows, from the data alone"),
+            (
+                "rank runs/landfall/hopper-medium-replay --online 20",
+                "and how right that is, where there is a simulator",
+            ),
         ],
     ),
     (

@@ -5,10 +5,10 @@ mod term;
 mod args;
 mod audit;
 mod exit;
-mod signals;
-mod context;
 mod live;
 mod progress;
+mod signals;
+mod context;
 mod commands;
 mod examples;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use console::{Style, Term, measure_text_width};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use offing::error::escaped;
-use offing_experiments::format::{count, duration, number};
+use offing_experiments::format::{count, duration};
 
 /// Columns of the bar itself; fewer in a narrow terminal.
 const BAR: usize = 20;
@@ -96,20 +96,20 @@ impl Amount {
     fn of(&self, pieces: f64) -> String {
         match self.unit {
             Unit::Bytes => format!("{:.1} MB", pieces / 1e6),
-            Unit::Count(_) if pieces >= 100.0 => count(pieces as usize),
-            Unit::Count(_) => number(pieces),
+            Unit::Count(_) if pieces >= 10.0 => count(pieces.round() as usize),
+            Unit::Count(_) => format!("{pieces:.1}"),
         }
     }
 
-    /// `3,400/12,000 updates`.
-    fn progress(&self) -> String {
+    /// `3,400/12,000 updates`, or without the unit.
+    fn progress(&self, unit: bool) -> String {
         let so_far = |pieces: u64| match self.unit {
             Unit::Bytes => self.of(pieces as f64),
             Unit::Count(_) => count(pieces as usize),
         };
         let name = match self.unit {
-            Unit::Count(name) => format!(" {name}"),
-            Unit::Bytes => String::new(),
+            Unit::Count(name) if unit => format!(" {name}"),
+            _ => String::new(),
         };
         match self.total {
             Some(total) => format!("{}/{}{name}", so_far(self.done), so_far(total)),
@@ -131,20 +131,44 @@ impl Amount {
     }
 }
 
-/// The line, of whole words, at most `width` columns wide where its label and numbers allow.
+/// The line, of whole words, at most `width` columns wide where its label and numbers allow. How far, how fast, how long and
+/// the first finding matter most: the bar is smaller, and goes, before one of them does.
 fn compose(label: &str, amount: &Amount, findings: &[String], width: usize, paint: &Style) -> String {
-    let columns = if width < 90 { BAR / 2 } else { BAR };
-    let bar = amount.total.filter(|total| *total > 0).map(|total| {
-        let full = (amount.done.min(total) as f64 / total as f64 * columns as f64) as usize;
-        format!("{}{} ", paint.apply_to("━".repeat(full)), "─".repeat(columns - full))
-    });
-    let mut line = format!("  {label} {}{}", bar.unwrap_or_default(), amount.progress());
-    for part in amount.speed().iter().chain(findings) {
-        if measure_text_width(&line) + 3 + measure_text_width(part) <= width {
-            line = format!("{line} · {part}");
+    let bar = |columns: usize| match amount.total {
+        Some(total) if total > 0 && columns > 0 => {
+            let full = (amount.done.min(total) as f64 / total as f64 * columns as f64) as usize;
+            format!("{}{} ", paint.apply_to("━".repeat(full)), "─".repeat(columns - full))
         }
+        _ => String::new(),
+    };
+    let of = |columns: usize, unit: bool| {
+        let start = format!("  {label} {}{}", bar(columns), amount.progress(unit));
+        [start]
+            .into_iter()
+            .chain(amount.speed())
+            .chain(findings.first().cloned())
+            .collect::<Vec<_>>()
+            .join(" · ")
+    };
+    let fits = |line: &String| measure_text_width(line) <= width;
+    let sizes = [(BAR, true), (BAR / 2, true), (BAR / 2, false), (BAR / 4, false), (0, false)];
+    let mut line = match sizes.into_iter().map(|(columns, unit)| of(columns, unit)).find(fits) {
+        Some(line) => line,
+        None => format!("  {label} {}", amount.progress(false)),
+    };
+    for part in findings.iter().skip(1) {
+        let longer = format!("{line} · {part}");
+        if !fits(&longer) {
+            break;
+        }
+        line = longer;
     }
     line
+}
+
+/// How many values a sparkline has room for in this terminal.
+pub(crate) fn sparkline_length() -> usize {
+    if Term::stderr().size().1 < 100 { 8 } else { 16 }
 }
 
 /// Values as a row of bars, the last `most` of them, between the smallest and the largest of them and of `beside`.
@@ -171,15 +195,21 @@ mod tests {
 
     #[test]
     fn a_line_says_how_far_how_fast_and_how_long_in_whole_words() {
-        let findings = ["error 0.031 ▇▅▃".to_string(), "what only a wide terminal can show".into()];
+        let findings = ["score 83.0 ▁▄█ (data 57.4)".to_string(), "u 0.52".into(), "critic 0.01".into()];
         let of = |width: usize| {
-            compose("model", &amount(3400, Some(12_000), 85.4, 130.0), &findings, width, &Style::new())
+            compose("learning", &amount(3400, Some(12_000), 85.4, 130.0), &findings, width, &Style::new())
         };
-        let rest = "3,400/12,000 updates · 85.40/s · 2 min left · error 0.031 ▇▅▃";
-        let wide = format!("  model ━━━━━─────────────── {rest} · what only a wide terminal can show");
+        let (speed, score) = ("85/s · 2 min left", "score 83.0 ▁▄█ (data 57.4)");
+        let wide = format!(
+            "  learning ━━━━━─────────────── 3,400/12,000 updates · {speed} · {score} · u 0.52 · critic 0.01"
+        );
         assert_eq!(of(130), wide);
-        assert_eq!(of(80), format!("  model ━━──────── {rest}"));
-        for width in 41..130 {
+        assert_eq!(
+            of(80),
+            format!("  learning ━──── 3,400/12,000 · {speed} · {score}"),
+            "numbers stay, the bar gives way"
+        );
+        for width in 24..130 {
             let line = of(width);
             assert!(line.chars().count() <= width, "{width}: {line}");
             assert!(

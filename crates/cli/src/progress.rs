@@ -7,11 +7,8 @@ use offing_experiments::format::number;
 use offing_experiments::runtime::EventView;
 use serde_json::{Map, Value};
 
-use crate::live::{LiveLine, Unit, sparkline};
+use crate::live::{LiveLine, Unit, sparkline, sparkline_length};
 use crate::term;
-
-/// Evaluations and epochs that a sparkline shows.
-const SHOWN: usize = 16;
 
 /// Shows one training: live lines, or JSON lines.
 pub(crate) fn view(quiet: bool, json: bool) -> EventView {
@@ -83,7 +80,11 @@ impl Worth {
         };
         let text = |x: f64| if scale == Scale::Score { format!("{x:.1}") } else { number(x) };
         let data_words = data.map(|data| format!(" (data {})", text(data))).unwrap_or_default();
-        Some(format!("{name} {} {}{data_words}", text(last), sparkline(&self.values, data, SHOWN)))
+        Some(format!(
+            "{name} {} {}{data_words}",
+            text(last),
+            sparkline(&self.values, data, sparkline_length())
+        ))
     }
 }
 
@@ -141,9 +142,9 @@ impl View {
         if progress.epoch_ended {
             self.errors.push(progress.holdout.iter().copied().fold(f64::INFINITY, f64::min));
         }
-        let error = best
-            .is_finite()
-            .then(|| format!("hold-out error {} {}", number(best), sparkline(&self.errors, None, SHOWN)));
+        let error = best.is_finite().then(|| {
+            format!("hold-out error {} {}", number(best), sparkline(&self.errors, None, sparkline_length()))
+        });
         let epoch = format!("epoch {}", progress.epoch + u64::from(!progress.epoch_ended));
         let line = self.line(Phase::Model, "model", "updates");
         line.set(progress.updates, progress.most_updates);

@@ -14,7 +14,7 @@ use offing_experiments::{Runtime, Table};
 use serde::{Deserialize, Serialize};
 
 use crate::exit::ExitCode;
-use crate::live::{LiveLine, Unit, sparkline};
+use crate::live::{LiveLine, Unit, sparkline, sparkline_length};
 use crate::{signals, term};
 
 #[derive(clap::Args)]
@@ -111,7 +111,7 @@ fn show(line: &LiveLine, scores: &mut Vec<f64>, progress: &Progress) {
     let name = if progress.last_score.is_some() { "score" } else { "return" };
     let mut words: Vec<String> = latest
         .iter()
-        .map(|value| format!("{name} {} {}", number(*value), sparkline(scores, None, 16)))
+        .map(|value| format!("{name} {} {}", number(*value), sparkline(scores, None, sparkline_length())))
         .collect();
     let l = &progress.losses;
     words.extend(

@@ -50,7 +50,8 @@ pub(crate) fn run() -> Result<ExitCode> {
                 false => vec![(format!("offing train --resume {run}"), "finish it")],
             };
             next.push((command("offing report runs"), "all runs on one page"));
-            next.push((command("offing rank runs"), "which policy to take, from the data alone"));
+            let siblings = newest.parent().unwrap_or(newest).display();
+            next.push((format!("offing rank {siblings}"), "which policy to take, from the data alone"));
             term::print_next(&next);
         }
     }
