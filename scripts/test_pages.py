@@ -81,7 +81,7 @@ def test_a_report_hides_a_series_reads_values_and_changes_its_scale(report: path
     with Browser() as browser:
         browser.open(report)
         browser.until("document.querySelectorAll('figure.chart svg[role=img]').length > 0")
-        lines = "document.querySelectorAll('figure.chart .plot svg > path[stroke-dasharray]').length"
+        lines = "Chart.all[0].area.querySelectorAll('svg > path[stroke-dasharray]').length"
         assert browser.run(lines) == 1, "the data's mean"
         key = "[...document.querySelectorAll('.key')].find((k) => k.textContent.includes('data'))"
         browser.run(f"{key}.click()")

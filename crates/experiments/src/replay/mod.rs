@@ -344,8 +344,8 @@ impl Replay {
         let whole = episode.ended || episode.rewards.len() == envs.with(|env| env.spec().horizon)?;
         let score = reference_under(task, Physics::default())
             .filter(|_| whole)
-            .map_or(String::new(), |r| format!(", normalised {:.1}", r.normalise(total)));
-        let about = format!("return {} in {} steps{score}", number(total), episode.rewards.len());
+            .map_or(String::new(), |r| format!(", score {:.1}", r.normalise(total)));
+        let about = format!("return {}{score}, {} steps", number(total), episode.rewards.len());
         let (rewards, ended) = (episode.rewards.clone(), episode.ended);
         Ok(Track { name, about, frames, rewards, ended, repeat: false, imagined: None })
     }
