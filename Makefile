@@ -1,5 +1,5 @@
 # The few verbs of this project. `make test` is what CI runs; nothing in it needs more than cargo and Python 3.
-.PHONY: test test-all fuzz chaos rust-test python-test python-package ray-test lint docs docs-check docs-run docs-update book bench clean
+.PHONY: test test-all fuzz chaos rust-test python-test python-package peers wheel ray-test lint docs docs-check docs-run docs-update book bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -46,6 +46,7 @@ docs-update:
 # h5py, Minari, PyArrow and Gymnasium are the judges of the files and simulators; they live in a virtual environment.
 python-test: $(VENV)/ready python-package
 	cargo build --locked --workspace --examples
+	$(PY) -m mypy
 	$(PY) -m pytest -q scripts crates/py/tests
 
 # The Python package, built as the tests of Rust are and put into the virtual environment.
@@ -56,6 +57,19 @@ $(VENV)/ready: scripts/requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install -q -r scripts/requirements.txt
 	touch $@
+
+# PyTorch and d3rlpy as judges of the drop-ins, and the tutorial in PyTorch: gigabytes, so in an environment of their own.
+PEERS := .venv-peers
+peers:
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install -q maturin pytest torch d3rlpy pandas
+	VIRTUAL_ENV=$(CURDIR)/$(PEERS) $(PEERS)/bin/maturin develop --quiet --locked
+	$(PEERS)/bin/python -m pytest -q crates/py/tests/test_large_peers.py crates/py/tests/test_docs.py -k "peers or pytorch or torch or d3rlpy"
+
+# The package as others install it: built, then put into an empty environment and used. Says how long and how large.
+wheel: $(VENV)/ready
+	$(VENV)/bin/maturin build --locked --out dist --interpreter $(PY)
+	$(PYTHON) scripts/install_wheel.py dist
 
 # A Ray cluster of two nodes on this machine: sharded search, and a grid that loses a node half-way.
 ray-test: $(VENV)/ready python-package

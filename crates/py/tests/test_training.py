@@ -271,6 +271,8 @@ def test_every_algorithm_shows_its_policy(log, train, algorithm):
     settings = {"steps": 4, "evaluate_every": 2}
     if algorithm == "landfall":
         settings |= {"warm_start": {"steps": 2}, "unroll": {"starts": 16}, "rollout": None}
+    if algorithm == "rambo":
+        settings |= {"cloning": {"steps": 5}}
     if algorithm == "morel":
         settings |= {"plan": {"starts": 5, "horizon": 5}, "rollout": None, "sac": None}
     if algorithm in ("td3bc", "iql", "bc"):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,8 @@ COMMAND: list[str]
 
 TASKS: list[str]
 
-F32 = NDArray[np.float32]
-F64 = NDArray[np.float64]
+F32: TypeAlias = NDArray[np.float32]
+F64: TypeAlias = NDArray[np.float64]
 
 class Index:
     def __init__(self, x: F32, metric: str = "euclidean", threads: int | None = None) -> None: ...
@@ -32,7 +32,7 @@ class Index:
     @property
     def nbytes(self) -> int: ...
 
-Steps = tuple[F32, F32, F32, F32 | None]
+Steps: TypeAlias = tuple[F32, F32, F32, F32 | None]
 
 class Sumo:
     def __init__(self, steps: Steps, settings: str, threads: int) -> None: ...
@@ -73,7 +73,7 @@ class Simulator:
     @property
     def horizon(self) -> int: ...
 
-Columns = dict[str, object]
+Columns: TypeAlias = dict[str, object]
 
 def address(array: F32) -> int: ...
 def main(args: list[str]) -> int: ...
@@ -83,7 +83,7 @@ def calibrate(
     data: str | Columns,
     *,
     estimators: list[str],
-    custom: list[tuple[str, object]],
+    custom: Sequence[tuple[str, object]],
     seeds: int,
     profile: str | None,
     rows: int | None,

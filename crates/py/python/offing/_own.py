@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from offing._arrays import column, matrix
 
-_F32 = NDArray[np.float32]
+_F32: TypeAlias = NDArray[np.float32]
 
 
 class Members(NamedTuple):

@@ -38,7 +38,9 @@ def _key(name: str) -> str:
 
 
 def _toml(value: Any, where: str) -> str | None:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, type):
+        raise TypeError(f"{where}: wanted a value, found the type {value.__name__}; make one of it")
+    if dataclasses.is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
         value = value.value
@@ -85,8 +87,9 @@ def _fingerprint(function: Any) -> Iterator[Any]:
     if not hasattr(function, "__code__"):
         for method in ("score", "__call__"):
             found = getattr(type(function), method, None)
-            if hasattr(found, "__code__"):
-                yield from _code(found.__code__)
+            code = getattr(found, "__code__", None)
+            if code is not None:
+                yield from _code(code)
         return
     yield from _code(function.__code__)
     yield from map(_value, function.__defaults__ or ())

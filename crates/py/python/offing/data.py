@@ -8,7 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, TypeAlias, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,7 +125,7 @@ class Dataset:
 
 
 #: What stands for data: a dataset, a mapping of columns, a path, an id or a name, or a d3rlpy ``MDPDataset``.
-DataLike = Union[str, "os.PathLike[str]", Dataset, Mapping[str, Any], Any]
+DataLike: TypeAlias = Union[str, "os.PathLike[str]", Dataset, Mapping[str, Any], Any]
 
 
 def as_dataset(data: DataLike) -> Dataset:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, TypeAlias, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from offing._arrays import array, count
 from offing.policy import Policy
 
 #: A Gymnasium environment, the id of one, or a function that makes one.
-EnvLike = Union[str, Callable[[], Any], Any]
+EnvLike: TypeAlias = Union[str, Callable[[], Any], Any]
 
 #: Environments that step side by side.
 _SIDE_BY_SIDE = 32

@@ -131,7 +131,7 @@ def _run_cell(base: list[str], cell: str, threads: int, cwd: str, places: dict[s
         for key in PLACES:
             os.environ.pop(key, None)
         os.environ.update(places)
-        code = _offing.run(["-q", *base, "--cell", cell], True, threads)
+        code = _offing.main(["-q", "--threads", str(threads), *base, "--cell", cell])
     except (OSError, RuntimeError, ValueError) as error:
         return f"failed: {error}"
     return None if code == 0 else f"failed with exit code {code}"

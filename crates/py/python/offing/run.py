@@ -158,10 +158,10 @@ def _curve(metrics: Metrics, level: float | None) -> str:
     spread = (high - low) or 1.0
 
     def across(value: float) -> float:
-        return left + (width - left - pad) * (value - x[0]) / ((x[-1] - x[0]) or 1.0)
+        return float(left + (width - left - pad) * (value - x[0]) / ((x[-1] - x[0]) or 1.0))
 
     def up(value: float) -> float:
-        return height - 22 - (height - 22 - pad) * (value - low) / spread
+        return float(height - 22 - (height - 22 - pad) * (value - low) / spread)
 
     points = " ".join(f"{across(a):.1f},{up(b):.1f}" for a, b in zip(x, y))
     dashed = "".join(

@@ -130,7 +130,8 @@ def score(
     logged, asked = (as_dataset(x).transitions() for x in (data, transitions))
     steps = ("observations", "actions", "next_observations", "rewards")
     sumo = Sumo(*(logged[key] for key in steps), k=k, vector=vector, metric=metric, columns=columns, threads=threads)
-    u, distances, rows = sumo.support(*(asked[key] for key in steps), rows=support)
+    obs, act, next_obs, rewards = (asked[key] for key in steps)
+    u, distances, rows = sumo.support(obs, act, next_obs, rewards, rows=support)
     beyond = threshold if alpha is None else sumo.epsilon(alpha)
     return Scores(u, rows, distances, beyond, sumo.epsilon(1.0))
 

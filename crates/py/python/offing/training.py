@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, TypeAlias, Union
 
 from offing import _offing
 from offing._own import Estimator, StepFunction
@@ -64,7 +64,7 @@ class Every:
             raise ValueError(f"callbacks: wanted at least 1 step between two calls, found {self.steps}")
 
 
-Callback = Union[Callable[[TrainingState], Any], Every]
+Callback: TypeAlias = Union[Callable[[TrainingState], Any], Every]
 
 
 def train(
@@ -143,7 +143,7 @@ def train(
         if _has_no_model(algorithm):
             parts["reward"] = settings.pop("model.reward") and None
     host = Host(env, callbacks, view(progress if quiet is None else not quiet))
-    request = {
+    request: dict[str, object] = {
         "algorithm": algorithm,
         "data": data.columns() if isinstance(data := _native_data(data), Dataset) else data,
         "dir": None if dir is None else Path(dir),

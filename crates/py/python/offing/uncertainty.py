@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from offing import _offing
 from offing._arrays import column, count, matrix, threads_or_all
 
-_F32 = NDArray[np.float32]
-_Steps = tuple[_F32, _F32, _F32, "_F32 | None"]
+_F32: TypeAlias = NDArray[np.float32]
+_Steps: TypeAlias = tuple[_F32, _F32, _F32, "_F32 | None"]
 
 
 class Sumo:

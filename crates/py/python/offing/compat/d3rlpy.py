@@ -32,7 +32,8 @@ def from_mdp_dataset(dataset: Any, name: str = "mdp-dataset") -> Dataset:
         parts["rewards"].append(np.asarray(episode.rewards).reshape(-1))
         parts["terminals"].append(last & bool(episode.terminated))
         parts["timeouts"].append(last & (not episode.terminated))
-    return Dataset(**{key: np.concatenate(values) for key, values in parts.items()}, name=name)
+    columns: dict[str, Any] = {key: np.concatenate(values) for key, values in parts.items()}
+    return Dataset(**columns, name=name)
 
 
 class D3RLPolicy:

@@ -14,7 +14,7 @@ loses digits. Equal distances go to the lower id. Where an index has fewer rows 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ _LARGEST = np.finfo(np.float32).max
 #: Numbers of a block of products, 64 MB.
 _BLOCK = 1 << 24
 
-_Found = tuple[NDArray[np.float32], NDArray[np.int64]]
+_Found: TypeAlias = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 class _Flat:
@@ -63,7 +63,8 @@ class _Flat:
         """The row of that id."""
         if not 0 <= key < self.ntotal:
             raise ValueError(f"reconstruct: wanted an id from 0 to {self.ntotal - 1}, found {key}")
-        return self._rows[key].copy()
+        row: NDArray[np.float32] = self._rows[key].copy()
+        return row
 
     def reconstruct_n(self, n0: int = 0, ni: int = -1) -> NDArray[np.float32]:
         """``ni`` rows from id ``n0`` on; all of them without an argument."""

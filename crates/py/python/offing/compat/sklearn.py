@@ -60,7 +60,8 @@ else:
                 return float(np.mean(1 - left / np.square(y - y.mean(axis=0)).sum(axis=0)))
 
 
-_METRICS = {"minkowski": {1: "manhattan", 2: "euclidean"}, "l1": "manhattan", "l2": "euclidean", "cityblock": "manhattan"}
+_METRICS = {"l1": "manhattan", "l2": "euclidean", "cityblock": "manhattan"}
+_MINKOWSKI: dict[float, str] = {1: "manhattan", 2: "euclidean"}
 
 
 class _Neighbors(BaseEstimator):
@@ -71,10 +72,11 @@ class _Neighbors(BaseEstimator):
 
     def _fit_rows(self, X: Any) -> None:
         rows = matrix(X, "X")
-        named = _METRICS.get(self.metric, self.metric)
-        metric = named.get(int(self.p) if self.p in (1, 2) else 0) if isinstance(named, dict) else named
-        if metric is None:
-            raise ValueError(f"p: wanted 1 or 2, found {self.p}")
+        metric = _METRICS.get(self.metric, self.metric)
+        if metric == "minkowski":
+            if self.p not in _MINKOWSKI:
+                raise ValueError(f"p: wanted 1 or 2, found {self.p}")
+            metric = _MINKOWSKI[self.p]
         self._index = Index(rows, metric, None if self.n_jobs in (None, -1) else self.n_jobs)
         self.n_features_in_, self.n_samples_fit_ = rows.shape[1], len(rows)
         self.effective_metric_ = metric
@@ -122,7 +124,7 @@ class NearestNeighbors(_Neighbors):
         while len(waiting):
             distances, rows = self.kneighbors(queries[waiting], k)
             complete = (distances[:, -1] > reach) | (k == self.n_samples_fit_)
-            for i in np.flatnonzero(complete):
+            for i in np.flatnonzero(complete).tolist():
                 inside = distances[i] <= reach
                 found[waiting[i]] = (distances[i][inside], rows[i][inside])
             waiting, k = waiting[~complete], min(2 * k, self.n_samples_fit_)

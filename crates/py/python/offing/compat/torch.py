@@ -9,7 +9,7 @@ import torch
 from offing.uncertainty import Sumo
 
 
-class _Score(torch.autograd.Function):
+class _Score(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
     @staticmethod
     def forward(ctx: Any, sumo: Sumo, obs: torch.Tensor, act: torch.Tensor, next_obs: torch.Tensor) -> torch.Tensor:
         arrays = [x.detach().cpu().numpy() for x in (obs, act, next_obs)]
@@ -25,7 +25,7 @@ class _Score(torch.autograd.Function):
         return None, *slopes
 
 
-class SumoPenalty(torch.nn.Module):
+class SumoPenalty(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     """Rewards of imagined steps less λ·û (Eq. 6): one line in a MOPO loop.
 
     >>> penalty = SumoPenalty(Sumo(*(data[key] for key in ("observations", "actions", "next_observations", "rewards"))), lam=1.0)
