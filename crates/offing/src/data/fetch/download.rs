@@ -288,3 +288,25 @@ impl Events<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_named_with_what_is_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let partial = Partial::of(&dir.path().join("x.hdf5")).unwrap();
+        let said = |missing| match partial.cannot_write(ErrorKind::StorageFull.into(), missing) {
+            Failure::Fatal(error) => error.to_string(),
+            _ => String::new(),
+        };
+        let error = said(Some(200_008));
+        assert!(
+            error.contains("x.hdf5.partial: cannot write the 200008 bytes that are missing: "),
+            "{error}"
+        );
+        assert!(error.contains("make room, and the same command goes on"), "{error}");
+        assert!(said(None).contains("x.hdf5.partial: cannot write: "), "{}", said(None));
+    }
+}
