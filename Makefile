@@ -1,5 +1,5 @@
 # The few verbs of this project. `make test` is what CI runs; nothing in it needs more than cargo and Python 3.
-.PHONY: test test-all fuzz chaos rust-test python-test python-package ray-test lint docs docs-check docs-run docs-update book bench clean
+.PHONY: test test-all fuzz chaos rust-test python-test python-package peers wheel ray-test lint docs docs-check docs-run docs-update book bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,6 +14,7 @@ lint:
 rust-test:
 	cargo test --workspace --locked
 	cargo run -q -p offing --locked --example fuzz_readers -- 20000
+	$(MAKE) chaos KILLS=12 CHAOS="--minutes 0.5"
 
 # The pages of the crates, and the documentation as a site with search in book/.
 docs: docs-check book
@@ -47,6 +48,7 @@ docs-update:
 # h5py, Minari, PyArrow and Gymnasium are the judges of the files and simulators; they live in a virtual environment.
 python-test: $(VENV)/ready python-package
 	cargo build --locked --workspace --examples
+	$(PY) -m mypy
 	$(PY) -m pytest -q scripts crates/py/tests
 
 # The Python package, built as the tests of Rust are and put into the virtual environment.
@@ -57,6 +59,19 @@ $(VENV)/ready: scripts/requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install -q -r scripts/requirements.txt
 	touch $@
+
+# PyTorch and d3rlpy as judges of the drop-ins, and the tutorial in PyTorch: gigabytes, so in an environment of their own.
+PEERS := .venv-peers
+peers:
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install -q maturin pytest torch d3rlpy pandas
+	VIRTUAL_ENV=$(CURDIR)/$(PEERS) $(PEERS)/bin/maturin develop --quiet --locked
+	$(PEERS)/bin/python -m pytest -q crates/py/tests/test_large_peers.py crates/py/tests/test_docs.py -k "peers or pytorch or torch or d3rlpy"
+
+# The package as others install it: built, then put into an empty environment and used. Says how long and how large.
+wheel: $(VENV)/ready
+	$(VENV)/bin/maturin build --locked --out dist --interpreter $(PY)
+	$(PYTHON) scripts/install_wheel.py dist
 
 # A Ray cluster of two nodes on this machine: sharded search, and a grid that loses a node half-way.
 ray-test: $(VENV)/ready python-package
@@ -70,11 +85,14 @@ SEED ?= 0
 fuzz:
 	cargo run --release -p offing --locked --example fuzz_readers -- $(if $(MINUTES),--minutes $(MINUTES),$(CASES)) --seed $(SEED)
 
-# Kills trainings, studies and generated datasets at random moments, harms their files, and compares every byte at the end.
+# Kills trainings, studies, tables, generated datasets and downloads at random moments, harms their files, and compares every byte at
+# the end. The simulator is that of the tests, if they have fetched it.
 KILLS ?= 20
+CHAOS ?=
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 chaos:
 	cargo build --locked -p offing-cli
-	$(PYTHON) scripts/chaos.py --kills $(KILLS) --seed $(SEED) --program $${CARGO_TARGET_DIR:-target}/debug/offing
+	$(PYTHON) scripts/chaos.py --kills $(KILLS) --seed $(SEED) --program $(TARGET)/debug/offing --simulator $(TARGET)/tmp/home/mujoco $(CHAOS)
 
 # Longer: more fuzzing, and the unsafe code under valgrind.
 test-all: test
@@ -82,7 +100,7 @@ test-all: test
 	$(MAKE) fuzz CASES=1000000
 	$(MAKE) chaos KILLS=300
 	OFFING_KNN_CASES=5000 OFFING_KNN_FUZZ=100000 cargo test -p offing-knn --release --locked
-	scripts/valgrind_knn.sh
+	scripts/valgrind.sh
 
 bench:
 	cargo run --release -- bench env

@@ -141,7 +141,7 @@ fn execute(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Act(args) => commands::export::act(&runtime, &args),
         Command::Calibrate(args) => commands::calibrate::run(&runtime, &args),
         Command::Reproduce(args) => commands::reproduce::run(&runtime, &args),
-        Command::Report(args) => commands::report::run(&args),
+        Command::Report(args) => commands::report::run(&runtime, &args),
         Command::Replay(request) => commands::replay::run(&runtime, &request),
         Command::Rank(args) => commands::rank::run(&runtime, &args),
         Command::Score(args) => commands::score::run(&runtime, &args),

@@ -139,7 +139,11 @@ pub(crate) fn print_results(document: &Document) {
                 out!("{}", bands.join("\n\n"));
             }
             Element::Text(text) | Element::Code(text) | Element::Lines(_, text) => out!("{text}"),
-            Element::Figure(..) | Element::Drawing(..) => {}
+            Element::Figure(..)
+            | Element::Drawing(..)
+            | Element::Cards(_)
+            | Element::Bars(..)
+            | Element::Replay { .. } => {}
         }
     }
 }

@@ -69,9 +69,10 @@ fn quickstart_goes_from_nothing_to_two_scored_policies_and_a_report() {
     }
     let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
     assert!(
-        page.contains("landfall") && page.contains("bc") && page.contains("<svg"),
+        page.contains("landfall") && page.contains("bc") && page.contains("<figure class=\"chart\">"),
         "the page shows both runs"
     );
+    assert!(page.contains("<div class=\"replay\">") && page.len() < 2_000_000, "{} bytes", page.len());
     assert!(dir.path().join("landfall/policy.onnx").is_file());
     // A second call finds everything done.
     assert_eq!(stdout(&args), text);
@@ -342,7 +343,7 @@ fn two_logs_are_compared_and_the_sensor_that_moved_is_named() {
     let (page, json) = (path("page.html"), path("found.json"));
     let moved = compared("friday.csv", "monday.csv", &["--out", &page, "--json", &json]);
     assert!(moved.lines().nth(1).unwrap().contains("column obs[0] (t_in) differs (KS 0."), "{moved}");
-    assert!(std::fs::read_to_string(&page).unwrap().matches("<svg").count() >= 2);
+    assert!(std::fs::read_to_string(&page).unwrap().matches("<figure class=\"chart\">").count() >= 2);
     let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     assert!(json["comparison"]["columns"][0]["shift"].as_f64().unwrap() > 0.5, "{json}");
     let copy = compared("monday.csv", "monday.csv", &[]);

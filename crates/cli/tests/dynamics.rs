@@ -66,7 +66,11 @@ fn a_model_is_fitted_once_and_reported() {
     let drift = recorded["mean"][0].as_f64().unwrap();
     assert!(drift < 1e-4, "made rows are what the simulator does: {drift}");
     let page = std::fs::read_to_string(&page).unwrap();
-    assert!(page.matches("<svg").count() == 3 && page.contains("Dynamics model of hopper-random"), "{page}");
+    assert!(
+        page.matches("<figure class=\"chart\">").count() == 3
+            && page.contains("Dynamics model of hopper-random"),
+        "{page}"
+    );
 }
 
 #[test]

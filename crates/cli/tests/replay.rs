@@ -7,9 +7,9 @@ mod common;
 use std::path::Path;
 
 use offing::Rng;
-use offing::env::{Physics, Simulators};
+use offing::env::{Outline, Physics, SimState, Simulators};
 use offing::home::Home;
-use offing::policy::{Deterministic, Policy, TanhGaussian};
+use offing::policy::{Deterministic, Policy, TanhGaussian, UniformPolicy};
 use offing_mujoco::Mujoco;
 use serde_json::Value;
 
@@ -43,41 +43,87 @@ fn unpack(text: &str) -> Vec<i32> {
     bytes.chunks_exact(4).map(|b| i32::from_le_bytes(b.try_into().unwrap())).collect()
 }
 
+/// What a page plays.
+fn played(page: &Path) -> Value {
+    let text = std::fs::read_to_string(page).unwrap();
+    let (_, data) =
+        text.split_once("<div class=\"replay\" data-autoplay><script type=\"application/json\">").unwrap();
+    serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
+}
+
+/// Compares what a page draws of a track with where the simulator has the body in these states; answers with how many frames.
+fn compare(data: &Value, track: usize, task: &str, states: &[SimState]) -> usize {
+    let drawn = unpack(data["tracks"][track]["frames"].as_str().unwrap());
+    let mut env = Mujoco::new(Home::new(common::home()), None).make(task, Physics::default()).unwrap();
+    let parts = data["parts"].as_array().unwrap().len();
+    let top = data["view"] == "top";
+    assert_eq!(drawn.len(), states.len() * parts * 4, "{task}");
+    for (frame, state) in drawn.chunks_exact(4 * parts).zip(states) {
+        env.set_state(state).unwrap();
+        let body: Vec<_> = env.shapes().into_iter().filter(|s| s.outline != Outline::Box).collect();
+        assert_eq!(body.len(), parts, "{task}");
+        for (ours, shape) in frame.chunks_exact(4).zip(body) {
+            let [[ax, ay, az], [bx, by, bz]] = shape.ends();
+            let theirs = if top { [ax, ay, bx, by] } else { [ax, az, bx, bz] };
+            for (ours, theirs) in ours.iter().zip(theirs) {
+                assert!((f64::from(*ours) * 1e-6 - theirs).abs() < 1e-6, "{task}: {ours} {theirs}");
+            }
+        }
+    }
+    states.len()
+}
+
 #[test]
 fn a_page_draws_the_body_where_the_simulator_has_it() {
     let dir = tempfile::tempdir().unwrap();
     let page = dir.path().join("page.html");
-    let file = policy("walker2d-6");
-    replay(&[&file, "--task", "walker2d", "--steps", "60"], &page);
-    let text = std::fs::read_to_string(&page).unwrap();
-    let (_, data) = text.split_once("<script id=\"replay\" type=\"application/json\">").unwrap();
-    let data: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
-    let drawn = unpack(data["tracks"][0]["frames"].as_str().unwrap());
-    let parts = data["parts"].as_array().unwrap().len();
-
-    // The same episode, played here.
-    let simulators = Mujoco::new(Home::new(common::home()), None);
-    let mut env = simulators.make("walker2d", Physics::default()).unwrap();
-    let mut shown = simulators.make("walker2d", Physics::default()).unwrap();
-    let actor = TanhGaussian::load(Path::new(&file)).unwrap();
-    let mut rng = Rng::stream(0, "replay", 0);
-    env.reset(rng.bits());
-    let mut act = vec![0.0; 6];
-    let mut compared = 0;
-    for frame in drawn.chunks_exact(4 * parts) {
-        shown.set_state(&env.state()).unwrap();
-        for (ours, shape) in frame.chunks_exact(4).zip(shown.shapes()) {
-            let [[ax, _, az], [bx, _, bz]] = shape.ends();
-            for (ours, theirs) in ours.iter().zip([ax, az, bx, bz]) {
-                assert!((f64::from(*ours) * 1e-6 - theirs).abs() < 1e-6, "{ours} {theirs}");
-                compared += 1;
-            }
+    for task in ["hopper", "walker2d"] {
+        let file = policy(&format!("{task}-6"));
+        replay(&[&file, "--task", task, "--steps", "60"], &page);
+        // The same episode, played here.
+        let mut env = Mujoco::new(Home::new(common::home()), None).make(task, Physics::default()).unwrap();
+        let actor = TanhGaussian::load(Path::new(&file)).unwrap();
+        let mut rng = Rng::stream(0, "replay", 0);
+        env.reset(rng.bits());
+        let mut act = vec![0.0; env.spec().act_dim];
+        let mut states = vec![env.state()];
+        for _ in 0..60 {
+            let obs: Vec<f32> = env.obs().iter().map(|&o| o as f32).collect();
+            Deterministic(&actor).act(&obs, &mut rng, &mut act);
+            env.step(&act);
+            states.push(env.state());
         }
-        let obs: Vec<f32> = env.obs().iter().map(|&o| o as f32).collect();
-        Deterministic(&actor).act(&obs, &mut rng, &mut act);
-        env.step(&act);
+        assert_eq!(compare(&played(&page), 0, task, &states), 61, "60 steps and where they led");
     }
-    assert_eq!(compared, 61 * parts * 4, "60 steps and where they led");
+}
+
+#[test]
+fn every_built_in_body_is_drawn_where_it_is_and_has_a_picture() {
+    let dir = tempfile::tempdir().unwrap();
+    let (page, gif) = (dir.path().join("page.html"), dir.path().join("body.gif"));
+    for task in offing_mujoco::TASKS {
+        replay(&["uniform", "--task", task, "--steps", "12"], &page);
+        let shown = played(&page);
+        assert_eq!(shown["view"], if task.starts_with("ant") { "top" } else { "side" }, "{task}");
+        assert_eq!(
+            !shown["scenery"].as_array().unwrap().is_empty(),
+            task.starts_with("antmaze"),
+            "{task}: walls stand still"
+        );
+        let mut env = Mujoco::new(Home::new(common::home()), None).make(task, Physics::default()).unwrap();
+        let mut rng = Rng::stream(0, "replay", 0);
+        env.reset(rng.bits());
+        let mut act = vec![0.0; env.spec().act_dim];
+        let mut states = vec![env.state()];
+        for _ in 0..shown["tracks"][0]["rewards"].as_array().unwrap().len() {
+            UniformPolicy.act(&[], &mut rng, &mut act);
+            env.step(&act);
+            states.push(env.state());
+        }
+        assert!(compare(&shown, 0, task, &states) > 5, "{task}");
+        replay(&["uniform", "--task", task, "--steps", "12"], &gif);
+        assert!(std::fs::read(&gif).unwrap().starts_with(b"GIF89a"), "{task}");
+    }
 }
 
 #[test]
@@ -100,7 +146,7 @@ fn what_cannot_be_shown_is_refused_in_one_line() {
     for (args, out, wanted) in [
         (vec![hopper.as_str()], "page.html", "--task is missing"),
         (vec![&hopper, "--task", "walker2d"], "page.html", "check --task"),
-        (vec![&hopper, "--task", "hopper"], "page.png", "wanted a file ending in .html or .gif"),
+        (vec![&hopper, "--task", "hopper"], "page.png", "wanted a file ending in .html, .gif, .webp or .mp4"),
     ] {
         let said = replay(&args, &dir.path().join(out));
         assert!(said.starts_with("error: ") && said.contains(wanted) && said.lines().count() == 1, "{said}");

@@ -185,5 +185,5 @@ fn a_study_compares_estimators_and_is_found_again() {
     }
     let again = ended_well(&command(&args).output().unwrap());
     assert_eq!(first, again, "found, not studied again");
-    assert!(std::fs::read_to_string(page).unwrap().contains("<svg"));
+    assert!(std::fs::read_to_string(page).unwrap().contains("<figure class=\"chart\">"));
 }

@@ -4,9 +4,9 @@ use offing::data::compare::{
     ColumnComparison, Comparison, Distribution, EpisodeComparison, NeighbourDistances, SetSummary,
 };
 
+use crate::bars::Bar;
 use crate::format::{count, number};
 use crate::plot::{Axis, Plot, Series};
-use crate::strip::{Bar, strip};
 use crate::table::{Table, row};
 use crate::{Document, Element};
 
@@ -140,19 +140,18 @@ fn columns(found: &Comparison) -> Vec<Element> {
         Element::heading("Columns"),
         Element::Table(column_table(&worst)),
         Element::text(told),
-        Element::Drawing(
-            strip("KS distance by column", "KS distance between the sets", &bars(&worst)),
-            "Bars: between the sets. Ticks: between halves of one set.".into(),
+        Element::Bars(
+            bars(&worst),
+            "KS distance by column. Bars: between the sets, orange where they differ by more than chance. Ticks: between halves of one set.".into(),
         ),
     ]
 }
 
 fn bars(columns: &[&ColumnComparison]) -> Vec<Bar> {
     let bar = |c: &&ColumnComparison| Bar {
-        name: c.column.clone(),
-        value: c.ks,
         tick: (!c.ks_halves.is_nan()).then_some(c.ks_halves),
-        marked: c.differs(),
+        slot: usize::from(c.differs()),
+        ..Bar::new(&c.column, c.ks, if c.ks.is_nan() { "-".into() } else { format!("{:.3}", c.ks) })
     };
     columns.iter().map(bar).collect()
 }
@@ -280,7 +279,12 @@ mod tests {
         ] {
             assert!(html.contains(piece), "`{piece}` missing in {}", found.verdict());
         }
-        assert_eq!(html.matches("<svg").count(), 4, "returns, lengths, columns, neighbours");
+        let figures = html.matches("<figure class=\"chart\">").count();
+        assert_eq!(
+            (figures, html.matches("<div class=\"bars\"").count()),
+            (3, 1),
+            "returns, lengths, neighbours; columns"
+        );
         assert!(!html.contains("NaN") && html.contains("8 columns that differ less"), "{}", found.verdict());
     }
 

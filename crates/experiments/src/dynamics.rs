@@ -16,6 +16,7 @@ use offing::nn::ThreadPool;
 use serde::{Deserialize, Serialize};
 use toml::Table as TomlTable;
 
+use crate::document::Card;
 use crate::format::{count, number, short};
 use crate::plot::{Axis, Plot, Series};
 use crate::table::{Table, row};
@@ -261,6 +262,7 @@ impl DynamicsReport {
             )),
         ];
         page.results = vec![
+            self.cards(),
             Element::heading("Hold-out error"),
             Element::text(
                 "Mean squared error on standardised targets (the change of state, and the reward): a model that answers the \
@@ -273,10 +275,46 @@ impl DynamicsReport {
             ),
         ];
         page.results.extend(self.open_loop.as_ref().map(open_loop_elements).into_iter().flatten());
-        page.details.push(Element::heading("Configuration"));
-        let lines = config.lines().filter(|line| !line.is_empty());
-        page.details.extend(lines.map(|line| Element::Code(line.into())));
+        page.details.extend(Element::section("Configuration", Element::Lines("toml", config)));
         Ok(page)
+    }
+
+    /// What a reader wants first.
+    fn cards(&self) -> Element {
+        let (found, fitted) = (&self.holdout, &self.fitted);
+        let mut cards = vec![
+            Card {
+                main: true,
+                ..Card::new(
+                    "hold-out error",
+                    number(found.elite_mean),
+                    "elites' mean; answering the mean has 1",
+                )
+            },
+            Card::new(
+                "linear model",
+                format!("{:.1}×", found.linear / found.elite_mean),
+                "its error, in ours",
+            ),
+        ];
+        if let Some(open) = &self.open_loop
+            && let Some(curve) = open.curves.iter().find(|c| c.name == "mean of the elites")
+        {
+            let after = |n: usize| {
+                Some(Card::new(
+                    format!("after {n} steps"),
+                    short(*curve.mean.get(n - 1)?),
+                    "deviations from the simulator",
+                ))
+            };
+            cards.extend([1, 10, 50].into_iter().filter_map(after));
+        }
+        cards.push(Card::new(
+            "rows",
+            count(self.rows),
+            format!("{} members, {} epochs", fitted.model.members(), fitted.epochs),
+        ));
+        Element::Cards(cards)
     }
 }
 

@@ -46,7 +46,8 @@ pub(crate) fn mean_line(name: &str, curves: &[Vec<(f64, f64)>]) -> Option<Series
     let mut at: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     curves.iter().flatten().for_each(|(step, y)| at.entry(*step as u64).or_default().push(*y));
     let means: Vec<(f64, MeanStd)> = at.iter().map(|(x, values)| (*x as f64, MeanStd::of(values))).collect();
-    let line = Series::line(name, means.iter().map(|(x, m)| (*x, m.mean)).collect());
+    let mut line = Series::line(name, means.iter().map(|(x, m)| (*x, m.mean)).collect());
+    line.seeds = curves.iter().filter(|curve| !curve.is_empty()).cloned().collect();
     let band = means.iter().map(|(_, m)| m.band()).collect();
     (!means.is_empty()).then(|| if curves.len() > 1 { line.with_band(band) } else { line })
 }

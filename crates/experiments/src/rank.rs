@@ -109,6 +109,14 @@ type NamedRun = (PathBuf, RunManifest);
 /// # Errors
 /// No runs, runs of different data, or runs without a policy.
 pub fn rank(runtime: &Runtime, config: &RankConfig) -> Result<Option<Ranking>> {
+    rank_on(runtime, config, None)
+}
+
+/// [`rank`] with the transitions in memory, for runs whose data no file holds.
+///
+/// # Errors
+/// As [`rank`], and other transitions than the runs learnt from.
+pub fn rank_on(runtime: &Runtime, config: &RankConfig, rows: Option<&Dataset>) -> Result<Option<Ranking>> {
     if !(0.0..1.0).contains(&config.gamma) {
         bail!("--gamma: wanted a number from 0 to below 1, found {}", config.gamma);
     }
@@ -130,19 +138,33 @@ pub fn rank(runtime: &Runtime, config: &RankConfig) -> Result<Option<Ranking>> {
             other.display()
         );
     }
-    let reopened = resume(first, &mut runtime.hooks())?;
+    let data = match rows {
+        None => resume(first, &mut runtime.hooks())?.data,
+        Some(rows) => {
+            let configured = manifest.configure(&Registry::default())?;
+            let train = configured.algorithm.blocks().train;
+            let data = runtime.hooks().adapt(rows.clone(), manifest.rows, train)?;
+            if data.digest() != manifest.data {
+                bail!(
+                    "{}: was trained on other transitions than these; give back the old data",
+                    first.display()
+                );
+            }
+            data
+        }
+    };
     let mut policies = Vec::new();
     for run in &runs {
-        policies.extend(policies_of(runtime, run, &reopened.data)?);
+        policies.extend(policies_of(runtime, run, &data)?);
     }
     if policies.is_empty() {
         bail!("none of the runs has a policy yet; wait until one is finished");
     }
     let temporary = tempfile::tempdir()?;
     let mut nowhere = RunDir::open_or_create(temporary.path(), "")?;
-    let (physics, seed) = (reopened.physics()?, config.seed);
+    let (physics, seed) = (manifest.physics.parse()?, config.seed);
     (runtime.before_training)();
-    let ranked = runtime.hooks().in_session(&reopened.data, physics, seed, &mut nowhere, |session| {
+    let ranked = runtime.hooks().in_session(&data, physics, seed, &mut nowhere, |session| {
         estimate(config, session, &runs, &mut policies)
     });
     match ranked {

@@ -114,6 +114,19 @@ impl RunRecord {
         self.metrics.iter().filter_map(|r| Some((number(r, "step")?, number(r, metric)?))).collect()
     }
 
+    /// How many of its steps it has taken, and how many it is to take, where its settings say so.
+    pub fn progress(&self) -> (u64, Option<u64>) {
+        let tables = [self.config.get("settings").and_then(|s| s.get("train")), self.config.get("collect")];
+        let wanted = tables.into_iter().flatten().find_map(|table| table.get("steps")?.as_integer());
+        (self.last("step").unwrap_or(0.0) as u64, wanted.and_then(|n| n.try_into().ok()))
+    }
+
+    /// Whether it has taken all of its steps.
+    pub fn is_finished(&self) -> bool {
+        let (taken, wanted) = self.progress();
+        wanted.is_none_or(|wanted| taken >= wanted)
+    }
+
     /// The last value of a metric that was measured.
     pub fn last(&self, metric: &str) -> Option<f64> {
         self.metrics.iter().rev().find_map(|r| r.get(metric)?.as_f64())

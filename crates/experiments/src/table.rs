@@ -30,6 +30,17 @@ impl Table {
         table
     }
 
+    /// The table without columns in which every cell is a dash; the first column stays.
+    pub fn without_empty_columns(mut self) -> Self {
+        let kept: Vec<bool> =
+            (0..self.header.len()).map(|i| i == 0 || self.rows.iter().any(|row| row[i] != "-")).collect();
+        for cells in self.rows.iter_mut().chain([&mut self.header]) {
+            let mut kept = kept.iter();
+            cells.retain(|_| *kept.next().unwrap_or(&true));
+        }
+        self
+    }
+
     /// As a CSV file.
     pub fn csv(&self) -> String {
         let mut writer = csv::Writer::from_writer(Vec::new());
@@ -66,6 +77,16 @@ mod tests {
         let table = Table::new(["a", "b"], [row("x,\"y\"", [csv_number(f64::NAN)])]);
         assert_eq!(table.csv(), "a,b\n\"x,\"\"y\"\"\",\n");
         assert_eq!([csv_number(52.0), csv_number(None)], ["52", ""]);
+    }
+
+    #[test]
+    fn a_column_of_dashes_alone_is_left_out() {
+        let cells = |a: &str, b: &str| vec!["x".to_string(), a.into(), b.into()];
+        let table = Table::new(["", "a", "b"], [cells("-", "-"), cells("-", "1")]).without_empty_columns();
+        assert_eq!(
+            (table.header, table.rows[1].clone()),
+            (vec![String::new(), "b".into()], vec!["x".to_string(), "1".into()])
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Runs every unsafe path once on small data and compares it with brute force; made to be run under valgrind:
-//! `scripts/valgrind_knn.sh`.
+//! `scripts/valgrind.sh knn`.
 
 use ndarray::Array2;
 use offing_knn::{Flat, FlatConfig, Loops, Metric, NeighborIndex, Threads, Tree, TreeConfig};

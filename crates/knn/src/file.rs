@@ -106,7 +106,11 @@ fn new_partial(file: &Path, name: &str) -> std::io::Result<(PathBuf, File)> {
     loop {
         let random = RandomState::new().build_hasher().finish();
         let path = file.with_file_name(format!(".{name}.{random:016x}.partial"));
-        let out = File::options().write(true).create_new(true).open(&path)?;
+        let mut options = File::options();
+        // Whatever the umask: nobody else shall change an index.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o644);
+        let out = options.write(true).create_new(true).open(&path)?;
         let taken = matches!(out.try_lock(), Err(TryLockError::WouldBlock));
         // Whoever removes what was left may have come before the lock.
         if !taken && path.exists() {

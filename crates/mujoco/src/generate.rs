@@ -52,6 +52,9 @@ pub fn generate(
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let _lock = options.out.is_none().then(|| home.lock("datasets", &name)).transpose()?;
     let fresh = options.out.is_some() || !path.exists();
+    if options.out.is_none() {
+        home.check_owner(&path)?;
+    }
     if fresh {
         let mut data = roll_out_blocks(engine, recipe, options, policies.as_deref(), maze, progress)?;
         data.meta = BTreeMap::from([

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Every entry of the corpus is a dataset, a file of observations (`.npy`), a policy (`.safetensors`), a checkpoint (`.checkpoint`), a
-//! saved index (`.knn`), a condition (`.condition`), a column map or settings (`.toml`) or a run directory with a config.toml. Cases are numbered: number and seed decide what is damaged and how. They are read in a process
-//! of its own, with 2 GB of address space more than it begins with. It says which case comes next, so that one that ends it or
-//! takes more than five seconds is known; it is reported and the rest goes on. At the end stand the largest memory and the
-//! slowest case.
+//! saved index (`.knn`), a condition (`.condition`), a column map or settings (`.toml`) or a run directory with a config.toml. Cases
+//! are numbered: number and seed decide what is damaged and how. They are read in a process of its own, with 2 GB of address space
+//! more than it begins with. It says which case comes next, so that one that ends it or twice takes more than five seconds is
+//! known; it is reported and the rest goes on. At the end stand the largest memory and the slowest case.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -265,7 +265,8 @@ fn watch(options: &Options, corpus: &[Entry]) -> std::io::Result<ExitCode> {
     let mut failures: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     let (mut peak, mut slowest) = (0, (Duration::ZERO, 0));
     let over = || options.deadline.is_some_and(|deadline| Instant::now() > deadline);
-    while next < options.cases.end && !over() {
+    let mut waited_for = None;
+    'processes: while next < options.cases.end && !over() {
         let (mut child, said) = start(options, next)?;
         let mut since = Instant::now();
         let why = loop {
@@ -286,6 +287,10 @@ fn watch(options: &Options, corpus: &[Entry]) -> std::io::Result<ExitCode> {
                 Err(RecvTimeoutError::Timeout) => {
                     child.kill()?;
                     child.wait()?;
+                    // A machine with too much to do may keep any process waiting: what hangs, hangs again.
+                    if waited_for.replace(next) != Some(next) {
+                        continue 'processes;
+                    }
                     break Some("hangs".to_string());
                 }
                 Err(RecvTimeoutError::Disconnected) => {

@@ -83,6 +83,7 @@ impl Algorithm for ModelBasedTd3Bc {
             if train.finish_step(losses) {
                 train.evaluate(&learner.agent.actor, learner.metrics(&losses))?;
             }
+            train.show_policy(|| Ok(learner.agent.actor.clone()))?;
         }
         let actor = learner.agent.actor;
         Ok(train.finish(&actor)?.then_some(actor))

@@ -136,7 +136,7 @@ fn small_model() -> ModelConfig {
         max_epochs: Some(12),
         ..EnsembleConfig::default()
     };
-    ModelConfig { ensemble, seed: None, termination: Some(TerminationConfig::Never {}) }
+    ModelConfig { ensemble, termination: Some(TerminationConfig::Never {}), ..ModelConfig::default() }
 }
 
 fn small_study() -> StudyConfig {

@@ -3,7 +3,7 @@
 //! Every artefact is written to a temporary neighbour and renamed, so a reader sees all of it or none, and made under
 //! a lock, so two processes that need the same artefact make it once.
 
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -47,15 +47,20 @@ impl Home {
     /// The directory of one kind of artefact (`"mujoco"`, `"datasets"`…), created when missing.
     pub fn dir(&self, kind: &str) -> Result<PathBuf> {
         let dir = self.root.join(kind);
-        let mut builder = DirBuilder::new();
-        // Whatever the umask: others may read a home, not write to it.
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o755);
-        builder
-            .recursive(true)
-            .create(&dir)
+        self.check_owner(&dir)?;
+        make_own_dir(&dir)
             .map_err(|e| Error::io(&dir, "create the directory (OFFING_HOME says where it is)", e))?;
         Ok(dir)
+    }
+
+    /// Refuses a file or directory of the home that another user could have planted or changed: by itself, or by way of a
+    /// directory between it and the root. What does not exist is fine.
+    ///
+    /// # Errors
+    /// One line that names the first such place.
+    pub fn check_owner(&self, path: &Path) -> Result<()> {
+        let below: Vec<&Path> = path.ancestors().take_while(|place| place.starts_with(&self.root)).collect();
+        below.into_iter().rev().filter(|place| place.exists()).try_for_each(only_ours)
     }
 
     /// Waits for the lock of one artefact and holds it.
@@ -104,6 +109,23 @@ impl Home {
             Err(e) => Err(Error::io(&path, "create the lock file", e)),
         }
     }
+}
+
+/// Creates a directory and those above it. Whatever the umask, others may read it, not write to it.
+pub(crate) fn make_own_dir(path: &Path) -> std::io::Result<()> {
+    let mut builder = DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o755);
+    builder.recursive(true).create(path)
+}
+
+/// Options to write a file that, whatever the umask, others may read and not write to.
+pub(crate) fn own_file() -> OpenOptions {
+    let mut options = File::options();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o644);
+    options.write(true);
+    options
 }
 
 /// Writes a file so that `path` holds either its old content or all of the new: temporary neighbour, fsync, rename.
@@ -179,7 +201,7 @@ fn is_partial(name: &str) -> bool {
 fn new_partial(parent: &Path, name: &str) -> std::io::Result<(PathBuf, File)> {
     loop {
         let path = parent.join(partial_name(name));
-        let file = File::options().write(true).create_new(true).open(&path)?;
+        let file = own_file().create_new(true).open(&path)?;
         // Elsewhere a lock would keep out the writer, which opens the file once more.
         #[cfg(unix)]
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) || !path.exists() {
@@ -226,15 +248,21 @@ pub fn only_ours(path: &Path) -> Result<()> {
     let (me, mode) = (rustix::process::geteuid().as_raw(), meta.mode());
     // A group of the user's own number is the user alone, as most distributions set it up.
     let others = mode & 0o002 != 0 || (mode & 0o020 != 0 && meta.gid() != me);
-    let found = match meta.uid() {
-        uid if uid != me && uid != 0 => format!("one of user {uid}"),
-        _ if others => format!("one that others can write to (mode {:o})", mode & 0o7777),
+    let (found, remedy) = match meta.uid() {
+        uid if uid != me && uid != 0 => {
+            let remedy = if meta.is_dir() { "" } else { "remove it, or " };
+            (format!("one of user {uid}"), remedy.to_string())
+        }
+        _ if others => {
+            let mode = format!("one that others can write to (mode {:o})", mode & 0o7777);
+            (mode, format!("if you trust what it holds, `chmod go-w '{}'`, or else ", path.display()))
+        }
         _ => return Ok(()),
     };
     Err(Error::file(
         path,
         format!(
-            "wanted a place that only this user or root can change, found {found}; correct that, or set OFFING_HOME to another directory"
+            "wanted a place that only this user or root can change, found {found}; {remedy}set OFFING_HOME to a directory of your own"
         ),
     ))
 }
@@ -341,6 +369,34 @@ mod tests {
         if std::os::unix::fs::chown(&path, Some(12345), None).is_ok() {
             assert!(with(0o644).unwrap_err().contains("one of user 12345"));
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn every_place_between_a_home_and_a_file_is_examined_and_what_it_made_is_fine() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path().join("home"));
+        let made = home.dir("models/abc").unwrap();
+        let file = made.join("report.json");
+        assert!(home.check_owner(&file).is_ok(), "what does not exist is fine");
+        write_json(&file, &1).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o022, 0, "whatever the umask");
+        // Above the home lies what is not its own.
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(home.check_owner(&file).is_ok());
+        for place in [home.root(), &home.root().join("models"), &made, &file] {
+            let mode = fs::metadata(place).unwrap().permissions();
+            fs::set_permissions(place, fs::Permissions::from_mode(0o777)).unwrap();
+            let error = home.check_owner(&file).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("{}: ", place.display())) && error.contains("chmod go-w"),
+                "{error}"
+            );
+            fs::set_permissions(place, mode).unwrap();
+        }
+        fs::set_permissions(home.root(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(home.dir("index").is_err() && home.lock("index", "x").is_err());
     }
 
     #[cfg(target_os = "linux")]

@@ -16,6 +16,7 @@ pub mod config;
 pub mod env;
 pub mod tasks;
 pub mod units;
+mod reach;
 pub mod policy;
 pub mod data;
 pub mod eval;

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 
 use fixture::dataset;
-use offing::data::{Format, ReadOptions, read, read_npy, write};
+use offing::data::{Dataset, Format, ReadOptions, read, read_npy, write};
 use offing::dynamics::Expression;
 use rust_hdf5::format::selection::{Hyperslab, RegularHyperslab, UNLIMITED};
 use rust_hdf5::{H5File, Selection};
@@ -110,20 +110,50 @@ fn an_array_of_no_columns_and_2_to_the_60_rows_is_no_work() {
     }
 }
 
+fn zeros(rows: usize) -> Dataset {
+    let mut data = dataset(rows, 4, true);
+    (data.sim, data.timeout) = (None, ndarray::Array1::from_elem(rows, false));
+    for columns in [&mut data.rows.obs, &mut data.rows.next_obs, &mut data.rows.act] {
+        columns.fill(0.0);
+    }
+    data.rows.rew.fill(0.0);
+    data.rows.done.fill(false);
+    data
+}
+
 /// Zeros shrink a thousand times: the archive says how large they are, and that must fit into memory.
 #[test]
 fn an_archive_that_unpacks_to_more_than_memory_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("bomb.npz");
-    let mut data = dataset(200_000, 4, true);
-    data.rows.obs.fill(0.0);
-    write(&data, &path, Format::NPZ).unwrap();
+    write(&zeros(200_000), &path, Format::NPZ).unwrap();
     let options = ReadOptions { memory_limit: Some(4_000_000), ..ReadOptions::default() };
     let error = read(&path, &options).unwrap_err().to_string();
     assert!(error.contains("fits into memory"), "{error}");
-    // A header that promises less than there is: read no further than promised, then refused.
-    let small = std::fs::read(&path).unwrap();
-    assert!(small.len() < 40_000_000);
+    // The archive says that each entry is small, and each unpacks to more: read no further than it says.
+    let mut bytes = std::fs::read(&path).unwrap();
+    assert!(bytes.len() < 4_000_000, "zeros shrink");
+    for (sign, place) in [(b"PK\x03\x04", 22), (b"PK\x01\x02", 24)] {
+        let places = (0..bytes.len() - 4).filter(|&at| bytes[at..at + 4] == *sign).collect::<Vec<_>>();
+        assert!(places.len() >= 5, "every entry has one");
+        places.into_iter().for_each(|at| bytes[at + place..][..4].copy_from_slice(&1000u32.to_le_bytes()));
+    }
+    std::fs::write(&path, &bytes).unwrap();
+    let error = read(&path, &options).unwrap_err().to_string();
+    // A thousand bytes with a header of 128 among them.
+    assert!(error.contains("bytes for shape (200000") && error.contains("found 872 or more"), "{error}");
+}
+
+/// Ten million equal numbers are a few bytes in a dictionary's column.
+#[test]
+fn a_parquet_file_that_unpacks_to_more_than_memory_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bomb.parquet");
+    write(&zeros(1_000_000), &path, Format::PARQUET).unwrap();
+    assert!(std::fs::metadata(&path).unwrap().len() < 4_000_000, "zeros shrink");
+    let options = ReadOptions { memory_limit: Some(20_000_000), ..ReadOptions::default() };
+    let error = read(&path, &options).unwrap_err().to_string();
+    assert!(error.contains("fits into memory"), "{error}");
 }
 
 /// The elements of a schema in depth-first order, written in Thrift's compact protocol; no row groups.

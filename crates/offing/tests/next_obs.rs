@@ -265,6 +265,8 @@ fn terminals_that_had_to_be_dropped_change_the_verdict() {
     };
     assert_eq!((limits.reading.dropped_terminals, of(&limits).severity), (0, Severity::Ok));
     assert_eq!((terminals.reading.dropped_terminals, of(&terminals).severity), (10, Severity::Note));
+    let rewards: i32 = (0..10).map(|e| (7 * e + 3 * 19) % 11).sum();
+    assert_eq!(terminals.reading.dropped_terminal_rewards, f64::from(rewards));
     assert!(of(&terminals).detail.starts_with("10 terminal rows are not used"), "{:?}", of(&terminals));
     assert!(of(&terminals).detail.contains("none is left") && of(&terminals).count == 10);
     assert_eq!(terminals.verdict(), Severity::Note);

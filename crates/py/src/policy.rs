@@ -1,13 +1,14 @@
 //! `offing.Policy`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ndarray::Array2;
 use numpy::{IntoPyArray, PyArray2, PyReadonlyArray2};
-use offing::Rng;
 use offing::policy::{Deterministic, Policy as _, TanhGaussian};
+use offing::{Error, Rng};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::arrays::rows;
 use crate::errors::of_library;
@@ -15,13 +16,32 @@ use crate::errors::of_library;
 #[pyclass(frozen, module = "offing._offing")]
 pub(crate) struct Policy {
     inner: TanhGaussian,
+    /// Its file, for pickling.
+    bytes: Vec<u8>,
+}
+
+impl Policy {
+    /// The policy of a file's content; `path` is only named in errors.
+    pub(crate) fn read(bytes: Vec<u8>, path: &Path) -> offing::Result<Self> {
+        Ok(Self { inner: TanhGaussian::from_bytes(&bytes, path)?, bytes })
+    }
 }
 
 #[pymethods]
 impl Policy {
     #[new]
     fn new(path: PathBuf) -> PyResult<Self> {
-        Ok(Self { inner: TanhGaussian::load(&path).map_err(of_library)? })
+        let bytes = std::fs::read(&path).map_err(|e| of_library(Error::io(&path, "read", e)))?;
+        Self::read(bytes, &path).map_err(of_library)
+    }
+
+    #[staticmethod]
+    fn from_bytes(bytes: Vec<u8>) -> PyResult<Self> {
+        Self::read(bytes, "policy".as_ref()).map_err(of_library)
+    }
+
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.bytes)
     }
 
     /// Actions for rows of observations: the mean, or sampled when a seed is given.

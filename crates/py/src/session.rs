@@ -1,78 +1,28 @@
 //! Training, studies and datasets from Python: the library's front door with arrays on the Python side.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::time::Duration;
+use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2};
+use offing::data::audit::audit as find_faults;
 use offing::data::{Dataset, Format, LogColumns, ReadOptions, write};
 use offing::env::{GenerateOptions, Physics};
-use offing::train::{DataSource, RunConfig, train as run_training};
-use offing_experiments::Runtime;
+use offing::rank::{FittedQConfig, ModelReturnConfig};
+use offing::tasks::horizon;
+use offing::train::{DataSource, RunManifest};
 use offing_experiments::arguments::ColumnsFile;
-use offing_experiments::calibrate::CalibrationRequest;
+use offing_experiments::calibrate::{CalibrationRequest, OwnStudy};
+use offing_experiments::grid::{CellEnd, Grid, GridRequest};
+use offing_experiments::rank::{RankConfig, rank_on};
 use offing_experiments::report::write_run_page;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use serde_json::json;
 
+use crate::bridge::beside;
 use crate::errors::{of_command, of_library};
-use crate::index::width;
-
-/// How soon Ctrl-C is noticed.
-const PATIENCE: Duration = Duration::from_millis(100);
-
-/// The stack of the thread that does the work: what a program's first thread gets.
-const STACK: usize = 8 << 20;
-
-/// Runs `work` on threads of its own, so that nothing is left of a parent process's threads after a fork, and listens to
-/// Ctrl-C meanwhile: a training saves a checkpoint and stops, and `work` answers `None`.
-fn beside<T: Send + 'static>(
-    py: Python<'_>,
-    threads: Option<usize>,
-    quiet: bool,
-    work: impl FnOnce(&Runtime) -> anyhow::Result<Option<T>> + Send + 'static,
-) -> PyResult<T> {
-    let fault = |e: &dyn std::fmt::Display| PyRuntimeError::new_err(format!("cannot start threads: {e}"));
-    let mut pool = rayon::ThreadPoolBuilder::new().stack_size(STACK);
-    if let Some(count) = width(threads)? {
-        pool = pool.num_threads(count);
-    }
-    let pool = pool.build().map_err(|e| fault(&e))?;
-    let (send, mut receive) = sync_channel(1);
-    std::thread::Builder::new()
-        .spawn(move || {
-            let done = pool
-                .install(|| offing_cli::embedded_runtime(quiet, threads).and_then(|runtime| work(&runtime)));
-            // Nobody waits any more when the receiver is gone: the interpreter is going down.
-            let _ = send.send(done);
-        })
-        .map_err(|e| fault(&e))?;
-    let stopped = || PyKeyboardInterrupt::new_err("stopped; the same call goes on from here");
-    let mut asked = false;
-    loop {
-        let answer = py.detach(|| {
-            // A receiver may go to another thread, but not be shared by two.
-            let receive = &mut receive;
-            receive.recv_timeout(PATIENCE)
-        });
-        match answer {
-            Ok(_) if asked => return Err(stopped()),
-            Ok(done) => return done.map_err(|e| of_command(&e))?.ok_or_else(stopped),
-            Err(RecvTimeoutError::Timeout) => {
-                if py.check_signals().is_err() {
-                    asked = true;
-                    offing_cli::ask_to_stop();
-                }
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(PyRuntimeError::new_err(
-                    "a defect of offing ended the call; its message is above",
-                ));
-            }
-        }
-    }
-}
+use crate::estimator::{SharedUnits, custom_estimator};
 
 /// Runs the command line `offing ARGS…` as the program would and returns its exit code.
 #[pyfunction]
@@ -85,6 +35,16 @@ pub(crate) fn main(py: Python<'_>, args: Vec<String>) -> u8 {
 pub(crate) enum PyData<'py> {
     Named(String),
     Columns(PyColumns<'py>),
+}
+
+impl PyData<'_> {
+    /// The rows as they are now; later edits of the arrays change nothing.
+    pub(crate) fn source(&self) -> PyResult<DataSource> {
+        Ok(match self {
+            Self::Named(name) => name.clone().into(),
+            Self::Columns(columns) => columns.dataset()?.into(),
+        })
+    }
 }
 
 #[derive(FromPyObject)]
@@ -101,7 +61,7 @@ pub(crate) struct PyColumns<'py> {
 
 impl PyColumns<'_> {
     /// The rows as they are now; later edits of the arrays change nothing.
-    fn dataset(&self) -> PyResult<Dataset> {
+    pub(crate) fn dataset(&self) -> PyResult<Dataset> {
         let columns = LogColumns {
             obs: self.observations.as_array().to_owned(),
             act: self.actions.as_array().to_owned(),
@@ -114,77 +74,159 @@ impl PyColumns<'_> {
     }
 }
 
-/// Trains; the run directory.
+/// Studies estimators; what `offing calibrate --json` writes. `custom` are estimators of Python: names and wrapped objects.
 #[pyfunction]
-#[pyo3(signature = (algorithm, data, *, dir, seed, profile, preset, rows, settings, threads, quiet))]
-#[expect(clippy::too_many_arguments, reason = "Python calls it by name")]
-pub(crate) fn train(
-    py: Python<'_>,
-    algorithm: String,
-    data: PyData<'_>,
-    dir: PathBuf,
-    seed: u64,
-    profile: Option<String>,
-    preset: Option<String>,
-    rows: Option<usize>,
-    settings: Vec<String>,
-    threads: Option<usize>,
-    quiet: bool,
-) -> PyResult<PathBuf> {
-    let data: DataSource = match data {
-        PyData::Named(name) => name.into(),
-        PyData::Columns(columns) => columns.dataset()?.into(),
-    };
-    let config = RunConfig { profile, preset, rows, overrides: settings, ..RunConfig::new(algorithm, data) };
-    let config = config.seed(seed).dir(dir);
-    beside(py, threads, quiet, move |runtime| {
-        let trained = run_training(&config, &mut runtime.hooks())?;
-        if trained.finished {
-            write_run_page(&trained.dir)?;
-        }
-        Ok(trained.finished.then_some(trained.dir))
-    })
-}
-
-/// Studies estimators; what `offing calibrate --json` writes.
-#[pyfunction]
-#[pyo3(signature = (dataset, *, estimators, seeds, profile, rows, dir, settings, threads, quiet))]
+#[pyo3(signature = (data, *, estimators, custom, seeds, profile, rows, dir, settings, threads))]
 #[expect(clippy::too_many_arguments, reason = "Python calls it by name")]
 pub(crate) fn calibrate(
     py: Python<'_>,
-    dataset: String,
+    data: PyData<'_>,
     estimators: Vec<String>,
+    custom: Vec<(String, Py<PyAny>)>,
     seeds: usize,
     profile: Option<String>,
     rows: Option<usize>,
     dir: PathBuf,
     settings: Vec<String>,
     threads: Option<usize>,
-    quiet: bool,
 ) -> PyResult<String> {
-    let physics = Physics::default();
-    let request = CalibrationRequest {
-        dataset,
+    let data = data.source()?;
+    let mut request = CalibrationRequest {
+        dataset: match &data {
+            DataSource::Named(name) => name.clone(),
+            DataSource::Rows(rows) => rows.name.clone(),
+        },
         estimators,
         seeds,
         profile,
         rows,
         set: settings,
-        physics,
+        physics: Physics::default(),
         dir,
         columns: ColumnsFile::default(),
     };
-    beside(py, threads, quiet, move |runtime| {
-        let summary = request.run(runtime)?;
+    beside(py, threads, move |runtime, bridge| {
+        let units = SharedUnits::default();
+        let custom: Vec<_> = custom.into_iter().map(|(name, object)| (name, Arc::new(object))).collect();
+        let settings = |name: &str| json!({ "kind": "custom", "name": name }).to_string();
+        request.estimators.extend(custom.iter().map(|(name, _)| settings(name)));
+        let make = || {
+            let one = |(name, object): &(String, _)| custom_estimator(bridge, object, name, &units);
+            custom.iter().map(one).collect()
+        };
+        // The same for every seed: the data are the same.
+        let on_data = |found: &Dataset| units.set(found.units.clone()).unwrap_or_default();
+        let rows = match &data {
+            DataSource::Rows(rows) => Some(&**rows),
+            DataSource::Named(_) => None,
+        };
+        let own = OwnStudy { data: rows, estimators: &make, on_data: &on_data };
+        let summary = request.run_with(runtime, &own)?;
         Ok(summary.map(|summary| summary.json()).transpose()?.map(|json| json.to_string()))
     })
 }
 
-/// A dataset's columns as arrays; `name` is a path, a D4RL or Minari id, or the name of a generated dataset.
+/// Ranks the policies of runs; what `offing rank --json` writes.
 #[pyfunction]
-pub(crate) fn load_dataset<'py>(py: Python<'py>, name: String) -> PyResult<Bound<'py, PyDict>> {
-    let data =
-        beside(py, None, true, move |runtime| Ok(Some(runtime.read_data(&name, ReadOptions::default())?.0)))?;
+#[pyo3(signature = (runs, *, data, online, seed, steps, length, gamma, threads))]
+#[expect(clippy::too_many_arguments, reason = "Python calls it by name")]
+pub(crate) fn rank(
+    py: Python<'_>,
+    runs: Vec<PathBuf>,
+    data: Option<PyData<'_>>,
+    online: usize,
+    seed: u64,
+    steps: Option<u64>,
+    length: Option<usize>,
+    gamma: Option<f64>,
+    threads: Option<usize>,
+) -> PyResult<String> {
+    let config = RankConfig {
+        runs,
+        online,
+        seed,
+        steps: steps.unwrap_or(FittedQConfig::default().steps),
+        length: length.unwrap_or(ModelReturnConfig::default().length),
+        gamma: gamma.unwrap_or(FittedQConfig::default().gamma),
+    };
+    let data = data.map(|data| data.source()).transpose()?;
+    beside(py, threads, move |runtime, _| {
+        let rows = match data {
+            Some(DataSource::Rows(rows)) => Some(*rows),
+            Some(DataSource::Named(name)) => Some(runtime.read_data(&name, ReadOptions::default())?.0),
+            None => None,
+        };
+        Ok(rank_on(runtime, &config, rows.as_ref())?.map(|ranking| ranking.json().to_string()))
+    })
+}
+
+/// Looks for what would ruin a training; what `offing data audit --json` writes under `audit`, and its verdict.
+#[pyfunction]
+pub(crate) fn audit(py: Python<'_>, data: PyData<'_>) -> PyResult<(String, String)> {
+    let data = data.source()?;
+    beside(py, None, move |runtime, _| {
+        let data = match data {
+            DataSource::Rows(data) => *data,
+            DataSource::Named(name) => {
+                let options = ReadOptions { allow_non_finite: true, ..ReadOptions::default() };
+                runtime.read_data(&name, options)?.0
+            }
+        };
+        let found = find_faults(&data, horizon(&data.name));
+        Ok(Some((serde_json::to_string(&found)?, serde_json::to_string(&found.verdict())?)))
+    })
+}
+
+/// Runs an experiment's cells that are not finished, one after another in this process. Its cells as JSON, and its page.
+#[pyfunction]
+#[pyo3(signature = (name, *, profile, seeds, only, columns, rows, settings, dir, out, threads))]
+#[expect(clippy::too_many_arguments, reason = "Python calls it by name")]
+pub(crate) fn reproduce(
+    py: Python<'_>,
+    name: String,
+    profile: String,
+    seeds: Option<usize>,
+    only: Vec<String>,
+    columns: Vec<String>,
+    rows: Option<usize>,
+    settings: Vec<String>,
+    dir: Option<PathBuf>,
+    out: Option<PathBuf>,
+    threads: Option<usize>,
+) -> PyResult<(String, PathBuf)> {
+    let physics = Physics::default();
+    let request = GridRequest { name, profile, seeds, only, columns, rows, set: settings, physics, dir, out };
+    beside(py, threads, move |runtime, _| {
+        let grid = Grid::new(request)?;
+        let cells = grid.cells()?;
+        let left: Vec<_> = cells.iter().filter(|c| grid.state(c).result().is_none()).cloned().collect();
+        grid.find_files(runtime, &left)?;
+        for cell in &left {
+            if grid.run_cell(runtime, cell)? == CellEnd::Stopped {
+                return Ok(None);
+            }
+        }
+        let page = grid.report(runtime, &cells)?.write()?;
+        let found = cells.iter().map(|cell| Ok(json!({ "cell": cell, "state": grid.state(cell) })));
+        Ok(Some((serde_json::to_string(&found.collect::<anyhow::Result<Vec<_>>>()?)?, page)))
+    })
+}
+
+/// A run's configuration as JSON.
+#[pyfunction]
+pub(crate) fn read_config(run: PathBuf) -> PyResult<String> {
+    let manifest = RunManifest::read(&run).map_err(of_library)?;
+    serde_json::to_string(&manifest).map_err(|e| PyValueError::new_err(e.to_string()))
+}
+
+/// Writes a run's page; its path.
+#[pyfunction]
+pub(crate) fn write_report(py: Python<'_>, run: PathBuf) -> PyResult<PathBuf> {
+    py.detach(|| write_run_page(&run)).map_err(|e| of_command(&e))?;
+    Ok(run.join("report.html"))
+}
+
+fn as_columns<'py>(py: Python<'py>, data: Dataset) -> PyResult<Bound<'py, PyDict>> {
     let starts: Vec<u64> = data.episodes.iter().map(|e| e.start as u64).collect();
     let out = PyDict::new(py);
     out.set_item("name", data.name)?;
@@ -196,6 +238,28 @@ pub(crate) fn load_dataset<'py>(py: Python<'py>, name: String) -> PyResult<Bound
     out.set_item("timeouts", data.timeout.into_pyarray(py))?;
     out.set_item("episode_starts", starts.into_pyarray(py))?;
     Ok(out)
+}
+
+/// A dataset's columns as arrays; `name` is a path, a D4RL or Minari id, or the name of a generated dataset. `columns` is JSON:
+/// which columns of a table hold what. Also what the reader had to say.
+#[pyfunction]
+pub(crate) fn load_dataset<'py>(
+    py: Python<'py>,
+    name: String,
+    columns: Option<String>,
+) -> PyResult<(Bound<'py, PyDict>, Vec<String>)> {
+    let wrong = |e: serde_json::Error| PyValueError::new_err(format!("columns: {e}"));
+    let columns = columns.map(|text| serde_json::from_str(&text)).transpose().map_err(wrong)?;
+    let options = ReadOptions { columns, ..ReadOptions::default() };
+    let data = beside(py, None, move |runtime, _| Ok(Some(runtime.read_data(&name, options)?.0)))?;
+    let notes = data.reading.notes.clone();
+    Ok((as_columns(py, data)?, notes))
+}
+
+/// Columns as transitions: with next observations, without rows that have none.
+#[pyfunction]
+pub(crate) fn assemble<'py>(py: Python<'py>, columns: PyColumns<'py>) -> PyResult<Bound<'py, PyDict>> {
+    as_columns(py, columns.dataset()?)
 }
 
 /// Writes columns as a dataset of the named format.
@@ -216,7 +280,7 @@ pub(crate) fn make_dataset(
 ) -> PyResult<PathBuf> {
     let physics = physics.parse().map_err(of_library)?;
     let options = GenerateOptions { rows, seed, physics, ..GenerateOptions::default() };
-    beside(py, threads, true, move |runtime| {
+    beside(py, threads, move |runtime, _| {
         Ok(Some(runtime.hooks().resolver(|resolver| resolver.generate(&name, &options))?))
     })
 }

@@ -1,8 +1,9 @@
 //! `offing.Sumo`.
 
 use ndarray::Array1;
-use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use offing::Batch;
+use offing::dynamics::ModelStep;
 use offing::pessimism::{CalibratedRule, Normaliser, Pessimism};
 use offing::uncertainty::{SumoConfig, Uncertainty};
 use pyo3::exceptions::PyValueError;
@@ -14,6 +15,8 @@ use crate::index::{Found, found};
 
 type Matrix<'py> = PyReadonlyArray2<'py, f32>;
 type Column<'py> = PyReadonlyArray1<'py, f32>;
+type Slopes<'py> = Bound<'py, PyArray2<f32>>;
+type Gradient<'py> = (Bound<'py, PyArray1<f32>>, Slopes<'py>, Slopes<'py>, Slopes<'py>);
 
 #[pyclass(frozen, module = "offing._offing")]
 pub(crate) struct Sumo {
@@ -88,6 +91,31 @@ impl Sumo {
         Ok(beyond.map_err(of_library)?.into_pyarray(py))
     }
 
+    /// Whether each row's score is above `threshold`.
+    fn exceeds<'py>(
+        &self,
+        py: Python<'py>,
+        steps: Steps<'py>,
+        threshold: f32,
+    ) -> PyResult<Bound<'py, PyArray1<bool>>> {
+        let rows = steps.batch()?;
+        let beyond = py.detach(|| self.inner.exceeds_rows(&rows, threshold));
+        Ok(beyond.map_err(of_library)?.into_pyarray(py))
+    }
+
+    /// The leave-one-out score that this share of the data's rows stay below.
+    fn quantile(&self, py: Python<'_>, share: f64) -> PyResult<f32> {
+        py.detach(|| self.inner.loo_quantile(share)).map_err(of_library)
+    }
+
+    /// Scores, and their gradients by states, actions and next states.
+    fn gradient<'py>(&self, py: Python<'py>, steps: Steps<'py>) -> PyResult<Gradient<'py>> {
+        let step = ModelStep::of_rows(steps.batch()?);
+        let found = py.detach(|| self.inner.score_gradient(&step)).map_err(of_library)?;
+        let [obs, act, next_obs] = [found.obs, found.act, found.next_obs].map(|part| part.into_pyarray(py));
+        Ok((found.score.into_pyarray(py), obs, act, next_obs))
+    }
+
     /// ε of Eq. 7, as a score and as a distance.
     fn epsilon(&self, py: Python<'_>, alpha: f32) -> (f32, f32) {
         let found = py.detach(|| self.inner.threshold(alpha));
@@ -100,7 +128,7 @@ impl Sumo {
         py: Python<'py>,
         rewards: Column<'py>,
         u: Column<'py>,
-        lambda: f32,
+        lam: f32,
         reward_range: Option<f32>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let (mut penalised, u) = (rewards.as_array().to_vec(), u.as_array().to_vec());
@@ -118,7 +146,7 @@ impl Sumo {
             }
             (known, _) => known.clone().unwrap_or_else(|| Array1::zeros(1)),
         };
-        let rule = Pessimism::Penalize { lambda, normaliser: Normaliser::Dataset, reward_range };
+        let rule = Pessimism::Penalize { lambda: lam, normaliser: Normaliser::Dataset, reward_range };
         let largest = py.detach(|| self.inner.max_loo_score());
         let rule: CalibratedRule = rule.calibrate(largest, &known).map_err(of_library)?;
         rule.penalise(&mut penalised, &u);

@@ -13,29 +13,11 @@ import pytest
 import offing
 from offing.gym import SimEnv
 
-# Small enough for seconds, large enough to learn something.
-SMALL = {
-    "model__ensemble__members": 3,
-    "model__ensemble__elites": 2,
-    "model__ensemble__hidden": [32, 32],
-    "model__ensemble__decay": [0.0, 0.0, 0.0],
-    "model__ensemble__max_epochs": 5,
-    "sac__hidden": [32, 32],
-    "train__batch": 64,
-    "rollout__starts": 200,
-    "rollout__length": 2,
-    "model__termination__kind": "never",
-}
-
-
-def train(log, path, steps=600, **more):
-    return offing.train("mopo+sumo", log, dir=path, steps=steps, **SMALL, **more)
-
-
-def test_a_trained_policy_acts_in_a_gymnasium_loop(log, tmp_path):
-    policy = train(log, tmp_path / "run")
+def test_a_trained_policy_acts_in_a_gymnasium_loop(log, train):
+    run = train()
+    policy = run.policy
     assert (policy.obs_dim, policy.act_dim) == (4, 2)
-    assert {p.name for p in policy.path.parent.iterdir()} >= {"config.toml", "metrics.jsonl", "policy.onnx"}
+    assert {p.name for p in run.path.iterdir()} >= {"config.toml", "metrics.jsonl", "policy.onnx"}
     env = SimEnv("point-mass")
     obs, _ = env.reset(seed=0)
     for _ in range(10):
@@ -47,10 +29,14 @@ def test_a_trained_policy_acts_in_a_gymnasium_loop(log, tmp_path):
     assert (policy(log.observations[:50], seed=1) != many).any()
 
 
-def test_the_same_seed_gives_the_same_bytes_on_any_threads(log, tmp_path):
-    a = train(log, tmp_path / "a", threads=1).path.read_bytes()
-    assert train(log, tmp_path / "b", threads=2).path.read_bytes() == a
-    assert train(log, tmp_path / "c", seed=1).path.read_bytes() != a
+def weights(run):
+    return (run.path / "policy.safetensors").read_bytes()
+
+
+def test_the_same_seed_gives_the_same_bytes_on_any_threads(train):
+    a = weights(train(dir="a", threads=1))
+    assert weights(train(dir="b", threads=2)) == a
+    assert weights(train(dir="c", seed=1)) != a
 
 
 @pytest.fixture
@@ -61,10 +47,10 @@ def sigint():
     signal.signal(signal.SIGINT, before)
 
 
-def test_ctrl_c_saves_and_the_same_call_goes_on(log, tmp_path, sigint):
+def test_ctrl_c_saves_and_the_same_call_goes_on(train, tmp_path, sigint):
     # Long enough to be still at it when the signal comes, which is as soon as the training has begun.
     steps = 8000
-    whole = train(log, tmp_path / "whole", steps=steps).path.read_bytes()
+    whole = weights(train(dir="whole", steps=steps))
     checkpoints = tmp_path / "cut" / "checkpoints"
 
     def interrupt():
@@ -74,12 +60,12 @@ def test_ctrl_c_saves_and_the_same_call_goes_on(log, tmp_path, sigint):
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
-        train(log, tmp_path / "cut", steps=steps)
+        train(dir="cut", steps=steps)
     assert not (tmp_path / "cut" / "policy.safetensors").exists()
-    assert train(log, tmp_path / "cut", steps=steps).path.read_bytes() == whole
+    assert weights(train(dir="cut", steps=steps)) == whole
 
 
-def test_mistakes_raise_with_the_programs_own_words(log, tmp_path):
+def test_mistakes_raise_with_the_programs_own_words(log, tmp_path, train):
     with pytest.raises(ValueError, match="did you mean `mopo`"):
         offing.train("mopp", log, dir=tmp_path / "x")
     with pytest.raises(ValueError, match="lambda"):
@@ -89,16 +75,28 @@ def test_mistakes_raise_with_the_programs_own_words(log, tmp_path):
     with pytest.raises(OSError):
         offing.Policy(tmp_path / "nothing.safetensors")
     with pytest.raises(ValueError, match="4"):
-        train(log, tmp_path / "run")(np.zeros(5))
+        train().policy(np.zeros(5))
+    unfinished = train("bc", dir="other", steps=20, model=None, sac=None, rollout=None)
+    (unfinished.path / "policy.safetensors").unlink()
+    with pytest.raises(ValueError, match="wanted a finished run"):
+        unfinished.policy
 
 
-def test_a_name_inside_a_file_stays_inside_runs(log, tmp_path, monkeypatch):
+def test_a_name_inside_a_file_stays_inside_runs(log, tmp_path, train, monkeypatch):
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setattr(log, "name", "../../../../escaped")
-    policy = train(log, None)
-    assert policy.path.resolve().is_relative_to(tmp_path / "work" / "runs")
+    run = train(dir=None)
+    assert run.path.resolve().is_relative_to(tmp_path / "work" / "runs")
     assert {path.name for path in tmp_path.iterdir()} == {"work"}
+
+
+def test_code_in_the_working_directory_does_not_run_when_offing_starts_itself(tmp_path):
+    for name in ["csv.py", "json.py", "signal.py", "numpy.py", "offing.py"]:
+        (tmp_path / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w').write(__name__)")
+    done = subprocess.run([*offing._offing.COMMAND, "--version"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.startswith("offing "), done
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_dataset_goes_through_a_file_unchanged(log, tmp_path):
@@ -122,14 +120,6 @@ def test_minari_reads_what_offing_wrote(log, tmp_path, monkeypatch):
     back = offing.load_dataset(tmp_path / "offing" / "point-mass-v0")
     for key in log.keys():
         assert (back[key] == log[key]).all(), key
-
-
-def test_calibration_gives_findings(log, tmp_path):
-    found = offing.calibrate(
-        log, estimators=["sumo", "pairwise"], seeds=1, dir=tmp_path, starts=10, length=5, train__steps=200, **SMALL
-    )
-    (study,) = found["studies"]
-    assert {finding["estimator"] for finding in study["findings"]} == {"step", "sumo", "pairwise"}
 
 
 def test_the_command_line_comes_with_the_package():

@@ -33,6 +33,7 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     out!("{}", summary.dataset);
     summary.row_counts().iter().for_each(|line| out!("{line}"));
     summary.tables().iter().for_each(|(_, table)| term::print_table(table));
+    out!("{}", summary.recommendation());
     let json = summary.json()?;
     args.json.write(|| json)?;
     if let Some(path) = &args.csv {

@@ -13,7 +13,7 @@ use offing::data::{self, ColumnMap, Dataset, Format, ReadOptions, TerminalNext};
 use offing::env::{GenerateOptions, Physics};
 use offing::tasks::horizon;
 use offing_experiments::format::{count, counted};
-use offing_experiments::{Runtime, Table, compare_sets};
+use offing_experiments::{Runtime, Table, audit_page, compare_sets};
 
 use crate::args::{JsonFile, named};
 use crate::audit::{print_audit, print_columns};
@@ -95,8 +95,8 @@ pub(crate) struct Audit {
     /// Compare with this dataset instead: returns, columns, neighbours, copies. It is read by the same flags.
     #[arg(long, value_name = "DATASET")]
     against: Option<String>,
-    /// Also write the comparison as one HTML page.
-    #[arg(long, short, value_name = "FILE", requires = "against")]
+    /// Also write what was found, or the comparison, as one HTML page.
+    #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Rows of each dataset whose nearest neighbours are compared.
     #[arg(long, value_name = "N", requires = "against", default_value_t = CompareConfig::default().sample)]
@@ -280,6 +280,11 @@ fn run_audit(runtime: &Runtime, args: &Audit) -> Result<ExitCode> {
         out!("{words}");
     }
     let verdict = found.verdict();
+    if let Some(path) = &args.out {
+        let command = format!("offing data audit {name} -o {}", path.display());
+        audit_page::document(&data, &found, &ColumnStatistics::of(&data), &command).write_html(path)?;
+        out!("{}", path.display());
+    }
     args.json.write(
         || serde_json::json!({ "origin": origin, "verdict": verdict, "published": genuine, "audit": found }),
     )?;

@@ -6,9 +6,11 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, Result};
 use offing::env::Simulators;
 use offing::home::Home;
+use offing::nn::Simd;
 use offing::run::cpu_name;
 use offing_experiments::format::counted;
 use offing_experiments::{Runtime, Table};
+use offing_knn::Loops;
 use offing_mujoco::{Engine, TASKS, python};
 
 use crate::exit::ExitCode;
@@ -183,20 +185,8 @@ fn bytes_of(bytes: u64) -> String {
 }
 
 fn vector_units() -> String {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let found = [
-            ("avx2", is_x86_feature_detected!("avx2")),
-            ("fma", is_x86_feature_detected!("fma")),
-            ("avx512f", is_x86_feature_detected!("avx512f")),
-        ];
-        let names: Vec<&str> = found.iter().filter(|(_, here)| *here).map(|(name, _)| *name).collect();
-        if names.is_empty() { "none: the portable path is used".into() } else { names.join(", ") }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        "not x86: the portable path is used".into()
-    }
+    let search = if Loops::Auto.uses_avx2() { "AVX2" } else { "plain Rust" };
+    format!("networks use {}, the search {search}; all give the same results", Simd::detect().name())
 }
 
 fn usage(dir: &Path) -> (usize, u64) {

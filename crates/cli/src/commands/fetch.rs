@@ -47,12 +47,14 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     for rule in &args.mirror {
         mirrors = mirrors.with(rule)?;
     }
+    let kept = runtime.home().root().join(MIRRORS_FILE);
+    runtime.home().check_owner(&kept)?;
     let stall = Duration::from_secs(args.timeout as u64);
     let default = Patience::default();
     let options = FetchOptions {
         out: args.out.clone(),
         url: args.url.clone(),
-        mirrors: mirrors.before(Mirrors::read(&runtime.home().root().join(MIRRORS_FILE))?),
+        mirrors: mirrors.before(Mirrors::read(&kept)?),
         force: args.force,
         patience: Patience { stall, connect: default.connect.min(stall), ..default },
         ..FetchOptions::default()

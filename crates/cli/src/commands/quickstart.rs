@@ -75,7 +75,9 @@ pub(crate) fn run(runtime: &Runtime, args: &Args) -> Result<ExitCode> {
     };
     print_scores(&recipe.task, mean_return(&data), &score(&landfall)?, &score(&clone)?);
     let page = args.dir.join("report.html");
-    RunReport::of(&[&landfall, &clone])?.document().write_html(&page)?;
+    let mut report = RunReport::of(&[&landfall, &clone])?;
+    report.add_replay(runtime);
+    report.document().write_html(&page)?;
     out!("policy: {}", landfall.join("policy.safetensors").display());
     out!("report: {}", page.display());
     let run = landfall.display();

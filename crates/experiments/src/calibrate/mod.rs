@@ -1,9 +1,10 @@
 //! Calibration studies: which estimator knows where the model is wrong.
 
-mod page;
-mod run;
-mod study_cache;
 mod summary;
+mod advice;
+mod page;
+mod study_cache;
+mod run;
 
 use std::path::PathBuf;
 
@@ -14,6 +15,7 @@ use offing::env::Physics;
 use offing::uncertainty::UncertaintyConfig;
 use toml::Table;
 
+pub use run::OwnStudy;
 pub(crate) use run::{FinishedStudy, StudyRequest, run_study};
 pub use summary::StudySummary;
 
@@ -60,6 +62,14 @@ impl CalibrationRequest {
     /// # Errors
     /// Unknown names or settings, or a study that fails.
     pub fn run(&self, runtime: &Runtime) -> Result<Option<StudySummary>> {
+        self.run_with(runtime, &OwnStudy::default())
+    }
+
+    /// [`run`](Self::run) with what a program brings.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_with(&self, runtime: &Runtime, own: &OwnStudy<'_>) -> Result<Option<StudySummary>> {
         let set: Vec<String> = self.set.iter().cloned().chain(self.columns.setting()?).collect();
         let (config, rows) = study_settings(self.profile.as_deref(), &set)?;
         let mut request = StudyRequest {
@@ -75,7 +85,7 @@ impl CalibrationRequest {
         let mut summary = StudySummary { dataset: self.dataset.clone(), studies: Vec::new() };
         for seed in 0..self.seeds as u64 {
             request.seed = seed;
-            let Some(found) = run_study(runtime, &request)? else { return Ok(None) };
+            let Some(found) = run_study(runtime, &request, own)? else { return Ok(None) };
             summary.studies.push((seed, found.study));
         }
         Ok(Some(summary))

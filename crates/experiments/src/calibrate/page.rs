@@ -4,7 +4,10 @@ use offing::calibration::Study;
 use offing::stats;
 
 use super::summary::StudySummary;
+use crate::document::Card;
+use crate::format::{count, counted};
 use crate::plot::{Axis, Plot, Series};
+use crate::svg::GREY;
 use crate::{Document, Element};
 
 /// Points drawn in a cloud: enough to see its shape.
@@ -17,19 +20,54 @@ impl StudySummary {
     /// The page.
     pub fn document(&self) -> Document {
         let mut page = Document::new(format!("Calibration of uncertainty on {}", self.dataset));
+        page.intro.push(Element::text(match self.simulated() {
+            true => {
+                "Which estimator knows where the learnt model is wrong? A policy trained in the model without penalty rolls out in \
+                 it, and every imagined step is replayed in the simulator: the error of the next state is what u should follow."
+            }
+            false => {
+                "Which estimator knows where the learnt model is wrong? No simulator knows this task, so the model is asked for \
+                 episodes that it has not learnt from: the error of the next state is what u should follow."
+            }
+        }));
         page.intro.push(Element::text(
-            "A policy trained in the learnt model without penalty rolls out in it. Every imagined step is replayed in the \
-             simulator (or compared with held-out transitions), and each estimator's score u with the true error of the next \
-             state. Headline: all rows, next states as sampled, not clipped.",
+            "The tables show ρ (Spearman) and r (Pearson) between u and the error over all rows, with \
+            next states as the model samples them.",
         ));
         page.intro.extend(self.row_counts().into_iter().map(Element::Text));
-        for (heading, table) in self.tables() {
-            page.results.extend((!heading.is_empty()).then(|| Element::heading(heading)));
-            page.results.push(Element::Table(table));
+        let ratings = self.ratings();
+        if let Some(best) = ratings.iter().find(|r| r.name != "step") {
+            let rows: usize = self.studies.iter().map(|(_, s)| s.rows - s.lost).sum();
+            let spearman = format!("{:.2}", best.rho).replace('-', "−");
+            page.results.push(Element::Cards(vec![
+                Card {
+                    main: true,
+                    ..Card::new(
+                        "follows the error best",
+                        best.name,
+                        format!("of {} estimators", ratings.len()),
+                    )
+                },
+                Card::new("its ρ", spearman, "1 would be perfect"),
+                Card::new(
+                    "its AUROC",
+                    format!("{:.2}", best.auroc),
+                    "finding the worst tenth; chance has 0.5",
+                ),
+                Card::new("imagined steps", count(rows), counted(self.studies.len(), "seed")),
+            ]));
+        }
+        page.results.push(Element::text(self.recommendation()));
+        let caption = "Spearman's ρ between u and the true error. Thin lines: 95 % interval over rollouts. “step” knows only how long a \
+                       rollout has been going on.";
+        page.results.push(Element::Bars(self.rating_bars(), caption.into()));
+        for (i, (heading, table)) in self.tables().into_iter().enumerate() {
+            let part = if i == 0 { &mut page.results } else { &mut page.details };
+            part.extend(Element::section(heading, Element::Table(table)));
         }
         let Some((seed, study)) = self.studies.first() else { return page };
-        page.details = vec![
-            Element::heading(format!("Figures (seed {seed})")),
+        page.results.push(Element::heading(format!("Figures (seed {seed})")));
+        page.results.extend([
             Element::figure(
                 reliability(study),
                 "Rows sorted by each estimator's score, in twenty parts: a good estimator's error rises.",
@@ -38,7 +76,8 @@ impl StudySummary {
                 along(study),
                 "Along a rollout: the true error, and each estimator's mean rank (0 lowest, 1 highest).",
             ),
-        ];
+        ]);
+        page.details.push(Element::heading("Score against error, row by row"));
         for (name, scores) in &study.scores {
             let caption = format!("{name}: score against true error.");
             page.details.push(Element::figure(cloud(name, scores, study), caption));
@@ -46,6 +85,7 @@ impl StudySummary {
         page
     }
 }
+
 fn cloud(name: &str, scores: &[f64], study: &Study) -> Plot {
     let every = scores.len().div_ceil(POINTS).max(1);
     let points = (0..scores.len()).step_by(every).map(|i| (scores[i], study.error[i].1)).collect();
@@ -80,7 +120,7 @@ fn along(study: &Study) -> Plot {
         stats::ranks(values).iter().map(|r| r / values.len() as f64).collect()
     };
     let errors: Vec<f64> = study.error.iter().map(|(_, e)| *e).collect();
-    let mut series = vec![Series::dashed("true error", mean_by_age(&ranked(&errors)))];
+    let mut series = vec![Series::dashed("true error", mean_by_age(&ranked(&errors))).in_slot(GREY)];
     series.extend(study.scores.iter().map(|(name, u)| Series::line(name, mean_by_age(&ranked(u)))));
     Plot::new("along a rollout", Axis::linear("rollout step"), Axis::linear("mean rank"), series)
 }

@@ -11,7 +11,7 @@ use offing::dynamics::Oracle;
 use offing::env::{EnvPool, Physics, Simulators};
 use offing::run::{Provenance, RunDir};
 use offing::train::slug;
-use offing::uncertainty::UncertaintyConfig;
+use offing::uncertainty::{CustomEstimator, UncertaintyConfig};
 use serde::Serialize;
 
 use super::study_cache::StudyCache;
@@ -43,6 +43,24 @@ pub(crate) struct StudyRequest {
     pub(crate) dir: PathBuf,
 }
 
+/// What a program brings to a study besides the request: nothing, unless it says so.
+#[derive(Clone, Copy)]
+pub struct OwnStudy<'a> {
+    /// Rows in memory, in place of the dataset that the request names.
+    pub data: Option<&'a Dataset>,
+    /// Makes the estimators that settings of kind `custom` name. Their findings are not kept: a name does not tell whether the
+    /// estimator is the same.
+    pub estimators: &'a dyn Fn() -> Vec<CustomEstimator<'static>>,
+    /// Called with the rows that the study works with.
+    pub on_data: &'a dyn Fn(&Dataset),
+}
+
+impl Default for OwnStudy<'_> {
+    fn default() -> Self {
+        Self { data: None, estimators: &Vec::new, on_data: &|_| () }
+    }
+}
+
 /// A study's config.toml. The estimators are not part of it: another choice of them uses the same policy.
 #[derive(Serialize)]
 struct StudyManifest<'a> {
@@ -69,9 +87,17 @@ pub(crate) struct FinishedStudy {
 ///
 /// # Errors
 /// Data that cannot be read, or settings that the data cannot serve.
-pub(crate) fn run_study(runtime: &Runtime, request: &StudyRequest) -> Result<Option<FinishedStudy>> {
+pub(crate) fn run_study(
+    runtime: &Runtime,
+    request: &StudyRequest,
+    own: &OwnStudy<'_>,
+) -> Result<Option<FinishedStudy>> {
     let rows = request.rows.or(request.generated_rows);
-    let all = runtime.load_data(&request.dataset, rows, &request.config.train)?;
+    let all = match own.data {
+        Some(data) => runtime.hooks().adapt(data.clone(), rows, &request.config.train)?,
+        None => runtime.load_data(&request.dataset, rows, &request.config.train)?,
+    };
+    (own.on_data)(&all);
     runtime.say(&format!("learning from {} transitions of {}", count(all.rows.len()), all.name));
     let (data, held_out) = match runtime.mujoco.task_of(&all.name).is_some() {
         true => (all, None),
@@ -93,14 +119,15 @@ pub(crate) fn run_study(runtime: &Runtime, request: &StudyRequest) -> Result<Opt
     let dir = request.dir.join(slug(&request.dataset)).join(name);
     let mut cache = StudyCache::find(&dir, &request.estimators)?;
     if !cache.missing().is_empty() {
-        request.config.validate_for(&data, &cache.missing(), &[])?;
+        request.config.validate_for(&data, &cache.missing(), &(own.estimators)())?;
         // Another table's cell, perhaps: tables share studies, and what it finds need not be found again.
         let Some(mut run) = runtime.open_when_free(&dir, &text)? else { return Ok(None) };
         cache = StudyCache::find(&dir, &request.estimators)?;
         let missing = cache.missing();
         if !missing.is_empty() {
             let signed = this_process().sign(&dir).map_err(Into::into);
-            match signed.and_then(|()| study_in(runtime, request, &mut run, &data, held_out, &missing)) {
+            match signed.and_then(|()| study_in(runtime, request, own, &mut run, (&data, held_out), &missing))
+            {
                 Ok(Some(found)) => cache.add(&found)?,
                 Ok(None) => return Ok(None),
                 Err(error) => {
@@ -118,15 +145,17 @@ pub(crate) fn run_study(runtime: &Runtime, request: &StudyRequest) -> Result<Opt
 fn study_in(
     runtime: &Runtime,
     request: &StudyRequest,
+    own: &OwnStudy<'_>,
     run: &mut RunDir,
-    data: &Dataset,
-    held_out: Option<Dataset>,
+    (data, held_out): (&Dataset, Option<Dataset>),
     missing: &[(String, UncertaintyConfig)],
 ) -> Result<Option<Study>> {
     runtime.say(&format!("studying {} with seed {}", request.dataset, request.seed));
     let (config, physics) = (&request.config, request.physics);
     (runtime.before_training)();
-    let found = runtime.hooks().in_session(data, physics, request.seed, run, |session| {
+    let mut hooks = runtime.hooks();
+    hooks.estimators = (own.estimators)();
+    let found = hooks.in_session(data, physics, request.seed, run, |session| {
         let Some(subject) = prepare(config, session)? else { return Err(Error::Stopped) };
         match (&held_out, runtime.mujoco.task_of(&data.name)) {
             (Some(held_out), _) => study(config, missing, &subject, TruthSource::HeldOut(held_out), session),

@@ -32,6 +32,8 @@ impl StudyCache {
             let file = dir.join(format!("study-{}-{}.json", config.id(), short_hash(&settings)));
             let study = match std::fs::read(&file) {
                 Err(_) => None,
+                // A name does not tell whether the estimator is still the same.
+                _ if matches!(config, UncertaintyConfig::Custom(_)) => None,
                 Ok(bytes) => Some(serde_json::from_slice(&bytes).with_context(|| {
                     format!("{}: does not read; remove it to study again", file.display())
                 })?),

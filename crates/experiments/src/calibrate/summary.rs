@@ -19,7 +19,7 @@ pub struct StudySummary {
 }
 
 /// What a study found of an estimator on one choice of rows.
-fn find<'a>(
+pub(super) fn find<'a>(
     study: &'a Study,
     name: &str,
     variant: NextObsKind,
@@ -33,7 +33,7 @@ const STRETCHES: usize = 5;
 
 impl StudySummary {
     /// Names in the order of the study, the step baseline first.
-    fn names(&self) -> Vec<&str> {
+    pub(super) fn names(&self) -> Vec<&str> {
         let mut names = Vec::new();
         for f in self.studies.iter().flat_map(|(_, s)| &s.findings) {
             if !names.contains(&f.estimator.as_str()) {
@@ -55,15 +55,22 @@ impl StudySummary {
         MeanStd::of(&found.map(pick).collect::<Vec<f64>>()).text()
     }
 
-    /// Every table with its heading, the headline first.
-    pub fn tables(&self) -> [(&'static str, Table); 5] {
-        [
-            ("", self.headline()),
+    /// Every table with its heading, the headline first; without columns and tables that have no numbers.
+    pub fn tables(&self) -> Vec<(&'static str, Table)> {
+        let all = [
+            ("Estimators against the true error", self.headline()),
             ("By choice of rows", self.by_part()),
             ("By imagined next state", self.by_variant()),
             ("By rollout step", self.by_step()),
             ("Bootstrap over rollouts", self.intervals()),
-        ]
+        ];
+        let known = all.map(|(heading, table)| (heading, table.without_empty_columns()));
+        known.into_iter().filter(|(_, table)| table.header.len() > 1).collect()
+    }
+
+    /// Whether a simulator said what is true, in any of the studies.
+    pub(super) fn simulated(&self) -> bool {
+        self.studies.iter().any(|(_, study)| study.simulated)
     }
 
     /// The headline: all rows, ŝ' as sampled, not clipped.
@@ -134,33 +141,50 @@ impl StudySummary {
 
     /// ρ on each choice of rows.
     fn by_part(&self) -> Table {
-        let parts = [RowSubset::All, RowSubset::BeforeEnd, RowSubset::Bounded, RowSubset::Unclipped];
-        let header = ["ρ", "all rows", "before the end", "|obs| < 100", "not clipped"];
-        self.rho(header, parts.map(|part| (NextObsKind::Sampled, part)))
+        let parts = [
+            ("all rows", RowSubset::All),
+            ("before the end", RowSubset::BeforeEnd),
+            ("|obs| < 100", RowSubset::Bounded),
+            ("not clipped", RowSubset::Unclipped),
+        ];
+        // Only simulators clip velocities.
+        let parts = parts.into_iter().filter(|(_, part)| self.simulated() || *part != RowSubset::Unclipped);
+        self.rho(parts.map(|(name, part)| (name, (NextObsKind::Sampled, part))).collect())
     }
 
     /// ρ for each ŝ'.
     fn by_variant(&self) -> Table {
         use NextObsKind::{Mean, MeanClipped, Sampled, SampledClipped};
-        let header = ["ρ", "sampled", "sampled, clipped", "mean", "mean, clipped"];
-        self.rho(header, [Sampled, SampledClipped, Mean, MeanClipped].map(|kind| (kind, RowSubset::All)))
+        let kinds = [
+            ("sampled", Sampled),
+            ("sampled, clipped", SampledClipped),
+            ("mean", Mean),
+            ("mean, clipped", MeanClipped),
+        ];
+        let kinds = kinds.into_iter().filter(|(name, _)| self.simulated() || !name.contains("clipped"));
+        self.rho(kinds.map(|(name, kind)| (name, (kind, RowSubset::All))).collect())
     }
 
     /// ρ of each estimator on these choices.
-    fn rho(&self, header: [&str; 5], choices: [(NextObsKind, RowSubset); 4]) -> Table {
+    fn rho(&self, choices: Vec<(&str, (NextObsKind, RowSubset))>) -> Table {
         let rho = |name: &str, (variant, part)| self.mean(name, variant, part, |f| f.rho.value);
-        let cells = |name: &str| row(name, choices.map(|choice| rho(name, choice)));
+        let cells = |name: &str| row(name, choices.iter().map(|(_, choice)| rho(name, *choice)));
+        let header = row("ρ", choices.iter().map(|(name, _)| name.to_string()));
         Table::new(header, self.names().into_iter().map(cells))
     }
 
     /// How many rows each seed has, and how many were left out, in words.
     pub fn row_counts(&self) -> Vec<String> {
         let line = |(seed, s): &(u64, Study)| {
-            let truth = if s.simulated { "the simulator" } else { "held-out transitions" };
             let [rows, exploded, lost, clipped] = [s.rows - s.lost, s.exploded, s.lost, s.clipped].map(count);
+            if !s.simulated {
+                return format!(
+                    "seed {seed}: {rows} rows compared with held-out transitions; left out: {exploded} exploded in the model"
+                );
+            }
             format!(
-                "seed {seed}: {rows} rows judged by {truth}; left out: {exploded} exploded in the model, {lost} the simulator \
-                 could not follow; {clipped} replayed from clipped velocities"
+                "seed {seed}: {rows} rows compared with the simulator; left out: {exploded} exploded in the model, {lost} the \
+                 simulator could not follow; {clipped} replayed from clipped velocities"
             )
         };
         self.studies.iter().map(line).collect()

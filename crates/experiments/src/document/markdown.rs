@@ -19,7 +19,11 @@ impl Document {
                 Element::Text(text) => out.push_str(&format!("\n{}\n", plain(text))),
                 Element::Code(text) => out.push_str(&format!("\n```console\n$ {text}\n```\n")),
                 Element::Table(table) => out.push_str(&format!("\n{}", markdown_table(table))),
-                Element::Figure(..) | Element::Drawing(..) => {}
+                Element::Figure(..)
+                | Element::Drawing(..)
+                | Element::Cards(_)
+                | Element::Bars(..)
+                | Element::Replay { .. } => {}
                 Element::Lines(language, text) => {
                     out.push_str(&format!("\n```{language}\n{}\n```\n", text.trim_end()));
                 }

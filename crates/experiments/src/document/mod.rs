@@ -10,6 +10,7 @@ use std::path::Path;
 use anyhow::Result;
 use offing::home::write_atomic;
 
+use crate::bars::Bar;
 use crate::plot::Plot;
 use crate::table::Table;
 
@@ -24,6 +25,24 @@ pub struct Document {
     pub results: Vec<Element>,
     /// What only pages show.
     pub details: Vec<Element>,
+    /// Seconds after which a page reloads itself, while what it shows is still being made.
+    pub refresh: Option<u64>,
+}
+
+/// One figure of an overview: what it is, its value, and a few words below.
+#[derive(Clone, Debug)]
+pub struct Card {
+    pub(crate) name: String,
+    pub(crate) value: String,
+    pub(crate) note: String,
+    /// Whether it is what the page is about.
+    pub(crate) main: bool,
+}
+
+impl Card {
+    pub(crate) fn new(name: impl Into<String>, value: impl Into<String>, note: impl Into<String>) -> Self {
+        Self { name: name.into(), value: value.into(), note: note.into(), main: false }
+    }
 }
 
 /// One piece of a document.
@@ -37,10 +56,21 @@ pub enum Element {
     Code(String),
     /// A table.
     Table(Table),
+    /// Figures of an overview.
+    Cards(Vec<Card>),
+    /// Values beside each other as bars, and a caption.
+    Bars(Vec<Bar>, String),
     /// A plot and its caption.
     Figure(Box<Plot>, String),
     /// A figure that is an SVG element already, and its caption.
     Drawing(String, String),
+    /// Bodies in motion.
+    Replay {
+        /// What the page's script plays.
+        json: String,
+        /// Whether it begins by itself.
+        autoplay: bool,
+    },
     /// Lines as they are, with the name of their language: a configuration.
     Lines(&'static str, String),
 }
@@ -110,6 +140,7 @@ mod tests {
                 Element::heading("Settings"),
                 Element::Lines("toml", "x = 1\n".into()),
             ],
+            refresh: None,
         };
         let markdown = document.markdown();
         let start = "# t\n\na \\<b>\n\n```console\n$ offing reproduce t\n```\n\nc\n\n## ρ of 50 %\n";

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use offing::home::write_atomic;
+use offing::home::{refuse_link, write_atomic};
 use offing::run::Provenance;
 use offing::stats::nan_as_null;
 use serde::{Deserialize, Serialize};
@@ -169,6 +169,7 @@ impl CellStore {
     /// that is still saving. `None` when `stop_requested` says so meanwhile.
     pub(super) fn lock(&self, cell: &Cell, stop_requested: fn() -> bool) -> Result<Option<File>> {
         let path = self.dir.join(format!(".{}.lock", cell.id));
+        refuse_link(&path)?;
         let file = std::fs::create_dir_all(&self.dir)
             .and_then(|()| File::options().create(true).write(true).truncate(false).open(&path))
             .with_context(|| format!("{}: cannot create", path.display()))?;
@@ -261,6 +262,15 @@ mod tests {
         {
             store.write(&cell, &state).unwrap();
             assert_eq!(store.read(&cell).word(), state.word());
+        }
+        assert!(store.lock(&cell, || false).unwrap().is_some());
+        #[cfg(unix)]
+        {
+            let lock = dir.path().join("cells/.a.lock");
+            std::fs::remove_file(&lock).unwrap();
+            std::os::unix::fs::symlink(dir.path().join("elsewhere"), &lock).unwrap();
+            assert!(store.lock(&cell, || false).unwrap_err().to_string().contains("symbolic link"));
+            assert!(!dir.path().join("elsewhere").exists());
         }
     }
 

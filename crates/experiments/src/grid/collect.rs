@@ -82,7 +82,13 @@ impl Grid {
         let intro = [Element::text(&self.experiment.about), Element::Code(self.request.command(self.seeds))];
         let intro = intro.into_iter().chain(caveats.into_iter().map(Element::Text)).collect();
         Ok(GridReport {
-            document: Document { title: self.experiment.title.clone(), intro, results, details },
+            document: Document {
+                title: self.experiment.title.clone(),
+                intro,
+                results,
+                details,
+                refresh: None,
+            },
             complete: mixed.is_empty() && cells.iter().all(|(_, state)| state.result().is_some()),
             files,
             name: self.experiment.name.clone(),

@@ -12,23 +12,28 @@ use offing::{Batch, Mat};
 use serde::Serialize;
 
 use super::scene::{Frame, View, frame, states_behind};
-use super::{Episode, page};
+use super::{Episode, packed};
 use crate::Runtime;
+
+/// Logged transitions that are named for each imagined one.
+const NEIGHBOURS: usize = 3;
 
 /// What the model imagines along an episode, started again from the real state after every horizon.
 #[derive(Debug, Serialize)]
 pub(super) struct Imagined {
-    #[serde(serialize_with = "page::packed")]
+    #[serde(serialize_with = "packed::frames")]
     frames: Vec<Frame>,
     /// SUMO's score of the step that led to each frame; 0 where the model was started.
     u: Vec<f32>,
     /// The dataset's largest leave-one-out score: ε of Eq. 7 with α = 1.
     epsilon: f32,
+    /// The median of these scores: what is usual among the data.
+    usual: f32,
     /// Root mean square difference from the simulator's observation, each column in units of its deviation in the data.
     error: Vec<f32>,
     rewards: Vec<f32>,
-    /// Episode and step of the nearest logged transition.
-    nearest: Vec<[usize; 2]>,
+    /// Episode and step of the nearest logged transitions, and how far they are.
+    nearest: Vec<Vec<(usize, usize, f32)>>,
     horizon: usize,
 }
 
@@ -69,9 +74,9 @@ pub(super) fn along(
             done: vec![false; steps].into(),
         };
         let mut obs = Mat::zeros((1, obs_dim));
-        for step in 0..steps {
+        for (step, real) in real.iter().enumerate().take(steps) {
             if step % horizon == 0 {
-                obs.row_mut(0).assign(&ArrayView1::from(&real[step]));
+                obs.row_mut(0).assign(&ArrayView1::from(real));
             }
             let act = ArrayView1::from(&episode.act[step]).insert_axis(Axis(0)).to_owned();
             // The mean of all members' means: what the ensemble as a whole expects.
@@ -83,18 +88,19 @@ pub(super) fn along(
             rows.next_obs.row_mut(step).assign(&obs.row(0));
         }
         let sumo = Sumo::open(session.home, &columns, &data.rows, session.pool.threads())?;
-        let (u, near) = sumo.score_with_support(&rows, 1)?;
-        Ok((rows, (u, near, sumo.max_loo_score())))
+        let (u, near) = sumo.score_with_support(&rows, NEIGHBOURS.min(data.rows.len()))?;
+        Ok((rows, (u, near, (sumo.max_loo_score(), sumo.loo_quantile(0.5)?))))
     })?;
-    let (scores, near, epsilon) = reach;
+    let (scores, near, (epsilon, usual)) = reach;
     let deviation = data.rows.obs.std_axis(Axis(0), 0.0);
     let mut imagined = Imagined {
         frames: Vec::new(),
         u: vec![0.0],
         epsilon,
+        usual,
         error: vec![0.0],
         rewards: rows.rew.to_vec(),
-        nearest: vec![[0, 0]],
+        nearest: vec![Vec::new()],
         horizon,
     };
     let mut observed = vec![episode.obs[0].clone()];
@@ -104,17 +110,22 @@ pub(super) fn along(
         let mean = squares.map(|((a, b), d)| ((a - b) / d).powi(2)).sum::<f32>() / next.len() as f32;
         imagined.error.push(mean.sqrt());
         imagined.u.push(scores[step]);
-        let (at, within) = locate(&data.episodes, near.ids[[step, 0]] as usize).unwrap_or_default();
-        imagined.nearest.push([at, within]);
+        let found = near.ids.row(step).into_iter().zip(near.distances.row(step));
+        let named = |(&row, &distance): (&_, &f32)| {
+            let (at, within) = locate(&data.episodes, row as usize)?;
+            Some((at, within, distance))
+        };
+        imagined.nearest.push(found.filter_map(named).collect());
         observed.push(next.iter().map(|&o| f64::from(o)).collect());
     }
     Ok(Some((observed, imagined)))
 }
 
 impl Imagined {
-    /// The body at a frame, and u as a share of ε.
+    /// The body at a frame, and u as a share of the way from what is usual among the data to their largest score.
     pub(super) fn at(&self, frame: usize) -> Option<(&Frame, f32)> {
-        Some((self.frames.get(frame)?, self.u[frame] / self.epsilon))
+        let share = (self.u[frame] - self.usual) / (self.epsilon - self.usual).max(1e-9);
+        Some((self.frames.get(frame)?, share))
     }
 
     /// Draws the imagined bodies: the root moves on as the simulator would move it, from where the real one was at the start.

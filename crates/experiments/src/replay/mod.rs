@@ -1,9 +1,11 @@
 //! What a policy does, to look at: a page that animates bodies, in the simulator and as the model imagines them.
 
-mod gif;
-mod imagine;
-mod page;
 mod scene;
+mod packed;
+mod imagine;
+mod lettering;
+mod picture;
+mod movie;
 
 use std::path::{Path, PathBuf};
 
@@ -11,25 +13,29 @@ use anyhow::{Context as _, Result, bail};
 use offing::Rng;
 use offing::data::{Dataset, ReadOptions};
 use offing::env::{Env, EnvPool, Physics, SimState, Simulators};
-use offing::policy::{Deterministic, Policy, TanhGaussian};
+use offing::policy::{Deterministic, Policy, TanhGaussian, UniformPolicy};
 use offing::tasks::reference_under;
 use offing::train::resume;
 use serde::Serialize;
 
-use crate::Runtime;
 use crate::arguments::positive;
 use crate::format::number;
+use crate::provenance::version;
 use crate::run_record::POLICIES;
+use crate::{Document, Element, Runtime};
 use imagine::Imagined;
-use scene::{Frame, Part, View, frame, parts, states_behind};
+use scene::{Frame, Part, View, frame, parts, scenery, states_behind};
+
+/// The policy that acts at random.
+const UNIFORM: &str = "uniform";
 
 /// What to show, and where to write it.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ReplayRequest {
-    /// A run directory, a policy file (with --task), or a dataset of a task with a simulator.
+    /// A run directory, a policy file or `uniform` for random actions (with --task), or a dataset of a task with a simulator.
     #[arg(value_name = "RUN|POLICY|DATASET")]
     what: String,
-    /// The page to write (.html), or a moving picture (.gif).
+    /// The page to write (.html), or a moving picture (.gif; .webp and .mp4 where ffmpeg is installed).
     #[arg(short, long, default_value = "replay.html", value_name = "FILE")]
     out: PathBuf,
     /// The task that a policy file plays, such as `hopper`.
@@ -60,6 +66,8 @@ struct Replay {
     /// Seconds of a step.
     interval: f64,
     parts: Vec<Part>,
+    /// Walls, two corners each, in metres.
+    scenery: Vec<[f64; 4]>,
     tracks: Vec<Track>,
 }
 
@@ -68,9 +76,13 @@ struct Replay {
 struct Track {
     name: String,
     about: String,
-    #[serde(serialize_with = "page::packed")]
+    #[serde(serialize_with = "packed::frames")]
     frames: Vec<Frame>,
     rewards: Vec<f32>,
+    /// Whether the task ended it.
+    ended: bool,
+    /// Whether it begins again where it ends: a short episode of the data beside a long one.
+    repeat: bool,
     imagined: Option<Imagined>,
 }
 
@@ -90,25 +102,77 @@ impl ReplayRequest {
     /// Something that is no run, policy or dataset, or that has no simulator; a file that cannot be written.
     pub fn run(&self, runtime: &Runtime) -> Result<PathBuf> {
         let ending = self.out.extension().and_then(|e| e.to_str()).unwrap_or_default();
-        if !["html", "gif"].contains(&ending) {
+        if ending != "html" && !movie::ENDINGS.contains(&ending) {
             bail!(
-                "{}: wanted a file ending in .html or .gif, found another; choose one of them",
+                "{}: wanted a file ending in .html, .gif, .webp or .mp4, found another; choose one of them",
                 self.out.display()
             );
         }
         let path = Path::new(&self.what);
         let replay = if path.is_dir() && path.join(offing::run::CONFIG).is_file() {
             self.of_run(runtime, path)?
-        } else if self.what.ends_with(".safetensors") {
+        } else if self.what == UNIFORM || self.what.ends_with(".safetensors") {
             self.of_policy(runtime, path)?
         } else {
             self.of_dataset(runtime)?
         };
         match ending {
-            "gif" => gif::write(&replay, &self.out)?,
-            _ => crate::files::write_text(&self.out, &page::html(&replay)?)?,
+            "html" => self.document(&replay)?.write_html(&self.out)?,
+            _ => movie::write(&replay.for_movie(), &self.out, ending)?,
         }
         Ok(self.out.clone())
+    }
+
+    /// What a report shows of a run: its last policy, what its model imagines, and an episode of its data.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub(crate) fn embedded(runtime: &Runtime, dir: &Path) -> Result<Element> {
+        let what = dir.display().to_string();
+        let request = Self {
+            what,
+            out: PathBuf::new(),
+            task: None,
+            steps: 500,
+            horizon: 50,
+            no_model: false,
+            seed: 0,
+            physics: None,
+        };
+        let replay = request.of_run(runtime, dir)?;
+        Ok(Element::Replay { json: serde_json::to_string(&replay)?, autoplay: false })
+    }
+
+    fn document(&self, replay: &Replay) -> Result<Document> {
+        let mut page = Document::new(&replay.title);
+        page.intro = vec![
+            Element::text(replay.lead()),
+            Element::Code(self.command()),
+            Element::text(format!(
+                "Made by offing {}. Positions are the simulator's to a micrometre.",
+                version()
+            )),
+        ];
+        page.results.push(Element::Replay { json: serde_json::to_string(replay)?, autoplay: true });
+        Ok(page)
+    }
+
+    /// What was asked, as it would be typed.
+    fn command(&self) -> String {
+        let mut words = vec!["offing replay".to_string(), self.what.clone()];
+        words.extend(self.task.iter().map(|task| format!("--task {task}")));
+        let usual = [
+            ("steps", self.steps as u64, 1000),
+            ("horizon", self.horizon as u64, 50),
+            ("seed", self.seed, 0),
+        ];
+        words.extend(
+            usual.iter().filter(|(_, n, usual)| n != usual).map(|(name, n, _)| format!("--{name} {n}")),
+        );
+        words.extend(self.no_model.then(|| "--no-model".to_string()));
+        words.extend(self.physics.map(|physics| format!("--physics {physics}")));
+        words.push(format!("-o {}", self.out.display()));
+        words.join(" ")
     }
 
     fn of_run(&self, runtime: &Runtime, dir: &Path) -> Result<Replay> {
@@ -125,7 +189,7 @@ impl ReplayRequest {
         let policy = TanhGaussian::load(&dir.join(file))?;
         let algorithm = &run.manifest.algorithm;
         let mut replay = self.stage(&task, &envs, format!("{algorithm} on {}", run.data.name))?;
-        let episode = self.play(&envs, &policy)?;
+        let episode = self.play(&envs, &Deterministic(&policy))?;
         let imagined = match self.no_model {
             true => None,
             false => imagine::along(runtime, &run, &episode, self.horizon)?,
@@ -144,7 +208,7 @@ impl ReplayRequest {
             })
             .transpose()?;
         replay.tracks.push(track);
-        replay.add_logged(&envs, &run.data, &task, &[0.5], self.steps)?;
+        replay.add_logged(&envs, &run.data, &task, &[0.5, 1.0], self.steps)?;
         Ok(replay)
     }
 
@@ -152,19 +216,27 @@ impl ReplayRequest {
         let Some(task) = &self.task else {
             bail!("--task is missing: which task is {} to play, such as `--task hopper`?", path.display());
         };
-        let policy = TanhGaussian::load(path)?;
+        let policy = (self.what != UNIFORM).then(|| TanhGaussian::load(path)).transpose()?;
         let envs = runtime.envs(task, self.physics.unwrap_or_default())?;
         let spec = envs.with(|env| env.spec().clone())?;
-        let (found, wanted) = ((policy.obs_dim(), policy.act_dim()), (spec.obs_dim, spec.act_dim));
-        if found != wanted {
+        let wanted = (spec.obs_dim, spec.act_dim);
+        if let Some(found) =
+            policy.as_ref().map(|p| (p.obs_dim(), p.act_dim())).filter(|found| *found != wanted)
+        {
             bail!(
                 "{}: wanted a policy of widths {wanted:?} for {task}, found {found:?}; check --task",
                 path.display()
             );
         }
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = match &policy {
+            Some(_) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            None => "random actions".into(),
+        };
         let mut replay = self.stage(task, &envs, format!("{name} on {task}"))?;
-        let episode = self.play(&envs, &policy)?;
+        let episode = match &policy {
+            Some(policy) => self.play(&envs, &Deterministic(policy))?,
+            None => self.play(&envs, &UniformPolicy)?,
+        };
         let track = replay.track(&envs, &episode, name, task)?;
         replay.tracks.push(track);
         Ok(replay)
@@ -203,11 +275,13 @@ impl ReplayRequest {
             bail!("{task}: its simulator has no bodies to draw");
         }
         let interval = interval.context("the simulator has no clock")?;
-        Ok(Replay { title, view: View::of(task), interval, parts: parts(&shapes), tracks: Vec::new() })
+        let view = View::of(task);
+        let (parts, scenery) = (parts(&shapes), scenery(view, &shapes));
+        Ok(Replay { title, view, interval, parts, scenery, tracks: Vec::new() })
     }
 
-    /// One episode in the simulator, actions without noise.
-    fn play(&self, envs: &EnvPool<'_>, policy: &TanhGaussian) -> Result<Episode> {
+    /// One episode in the simulator.
+    fn play(&self, envs: &EnvPool<'_>, policy: &dyn Policy) -> Result<Episode> {
         Ok(envs.with(|env| {
             let mut rng = Rng::stream(self.seed, "replay", 0);
             env.reset(rng.bits());
@@ -221,7 +295,7 @@ impl ReplayRequest {
             };
             for _ in 0..self.steps {
                 let obs: Vec<f32> = env.obs().iter().map(|&o| o as f32).collect();
-                Deterministic(policy).act(&obs, &mut rng, &mut act);
+                policy.act(&obs, &mut rng, &mut act);
                 episode.states.push(env.state());
                 episode.obs.push(env.obs().to_vec());
                 episode.act.push(act.clone());
@@ -241,16 +315,39 @@ impl ReplayRequest {
 }
 
 impl Replay {
+    /// What a page says first.
+    fn lead(&self) -> &'static str {
+        match &self.tracks[..] {
+            [first, ..] if first.imagined.is_some() => {
+                "The learnt policy in the simulator, and the same actions in its learnt model; beside it, what the data hold."
+            }
+            [first, ..] if first.repeat => {
+                "Episodes of the data: the best, the one in the middle and the worst by their return."
+            }
+            [_] => "One episode in the simulator, with the policy's mean actions.",
+            _ => "The learnt policy in the simulator; beside it, what the data hold.",
+        }
+    }
+
+    /// A moving picture has room for two: what the data hold, and what was learnt from them.
+    fn for_movie(mut self) -> Self {
+        if self.tracks.len() == 3 && !self.tracks[0].repeat {
+            self.tracks.truncate(2);
+            self.tracks.swap(0, 1);
+        }
+        self
+    }
+
     fn track(&self, envs: &EnvPool<'_>, episode: &Episode, name: String, task: &str) -> Result<Track> {
         let frames = draw(envs, self.view, &episode.states)?;
         let total: f64 = episode.rewards.iter().map(|&r| f64::from(r)).sum();
         let whole = episode.ended || episode.rewards.len() == envs.with(|env| env.spec().horizon)?;
         let score = reference_under(task, Physics::default())
             .filter(|_| whole)
-            .map_or(String::new(), |r| format!(", normalised {:.1}", r.normalise(total)));
-        let end = if episode.ended { ", then the episode ends" } else { "" };
-        let about = format!("return {} in {} steps{score}{end}", number(total), episode.rewards.len());
-        Ok(Track { name, about, frames, rewards: episode.rewards.clone(), imagined: None })
+            .map_or(String::new(), |r| format!(", score {:.1}", r.normalise(total)));
+        let about = format!("return {}{score}, {} steps", number(total), episode.rewards.len());
+        let (rewards, ended) = (episode.rewards.clone(), episode.ended);
+        Ok(Track { name, about, frames, rewards, ended, repeat: false, imagined: None })
     }
 
     /// Logged episodes, by the rank of their return: 1 the best, 0.5 the one in the middle.
@@ -282,10 +379,10 @@ impl Replay {
             let which = match rank {
                 r if *r >= 1.0 => "best episode",
                 r if *r <= 0.0 => "worst episode",
-                _ => "middle episode",
+                _ => "median episode",
             };
-            let name = format!("the data, {which} (number {index})");
-            let track = self.track(envs, &episode, name, task)?;
+            let name = format!("the data, {which} ({index})");
+            let track = Track { repeat: true, ..self.track(envs, &episode, name, task)? };
             self.tracks.push(track);
         }
         Ok(())

@@ -46,21 +46,30 @@ impl View {
 /// A part of a body: what it is, the same in all frames.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Part {
-    /// Half its width; 0 for a box, which its corners say all about.
+    /// Half its width.
     pub(super) radius: f64,
-    pub(super) is_box: bool,
 }
 
 /// Outlines of all parts in one frame: two points each, in micrometres.
 pub(super) type Frame = Vec<[i32; 4]>;
 
+/// Bodies are made of balls and capsules; boxes are the walls of a maze, which stand still.
+fn is_wall(shape: &&Shape) -> bool {
+    shape.outline == Outline::Box
+}
+
 /// The parts of a body, in the order of frames.
 pub(super) fn parts(shapes: &[Shape]) -> Vec<Part> {
-    let part = |s: &Shape| match s.outline {
-        Outline::Box => Part { radius: 0.0, is_box: true },
-        Outline::Sphere | Outline::Capsule => Part { radius: s.size[0], is_box: false },
+    shapes.iter().filter(|s| !is_wall(s)).map(|s| Part { radius: s.size[0] }).collect()
+}
+
+/// What stands still around the body: two corners of each wall, in metres.
+pub(super) fn scenery(view: View, shapes: &[Shape]) -> Vec<[f64; 4]> {
+    let corners = |s: &Shape| {
+        let [[a, b], [c, d]] = s.ends().map(|end| view.project(end));
+        [a, b, c, d]
     };
-    shapes.iter().map(part).collect()
+    shapes.iter().filter(is_wall).map(corners).collect()
 }
 
 /// What the simulator shows of a state.
@@ -75,7 +84,7 @@ fn outlines(view: View, shapes: &[Shape]) -> Frame {
         let [[a, b], [c, d]] = s.ends().map(|end| view.project(end));
         [a, b, c, d].map(whole)
     };
-    shapes.iter().map(ends).collect()
+    shapes.iter().filter(|s| !is_wall(s)).map(ends).collect()
 }
 
 /// States of a body that was only observed, along the actions it took. Observations hide where the root is, so it moves as the
@@ -121,6 +130,18 @@ mod tests {
             assert!((f64::from(*ours) / UNITS_PER_METRE - theirs).abs() <= 5.1e-7, "{ours} {theirs}");
         }
         assert_eq!(outlines(View::Top, &[capsule])[0][1], 9_000_000);
-        assert_eq!(parts(&[capsule]), [Part { radius: 0.05, is_box: false }]);
+        assert_eq!(parts(&[capsule]), [Part { radius: 0.05 }]);
+        let wall = Shape {
+            outline: Outline::Box,
+            rotation: [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0],
+            ..capsule
+        };
+        let all = [wall, capsule];
+        assert_eq!(
+            (parts(&all).len(), outlines(View::Top, &all).len()),
+            (1, 1),
+            "a wall is no part of the body"
+        );
+        assert_eq!(scenery(View::Top, &all).len(), 1);
     }
 }

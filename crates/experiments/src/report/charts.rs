@@ -2,24 +2,51 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::labels::{LabelledRun, distinct, short};
+use super::labels::{LabelledRun, colour_key, distinct, short};
 use crate::Element;
 use crate::configure::{configure, plans};
 use crate::mean_std::mean_line;
-use crate::plot::{Axis, Plot, level_line};
+use crate::plot::{Axis, Plot, Series, level_line};
 use crate::run_record::{RunKind, RunRecord};
+use crate::svg::GREY;
 
-/// Metrics drawn below the learning curves, with a label and a caption each.
-const METRICS: [(&str, &str, &str); 5] = [
-    ("u_mean", "mean u", "Uncertainty of imagined steps, mean of the scored ones."),
-    (TRUNCATED_SHARE, "share cut", "Share of imagined steps beyond the threshold."),
-    ("q", "Q", "The critics' value of the policy's own actions."),
-    ("critic_loss", "critic loss", "The critics' squared error."),
-    ("cloning_loss", "cloning loss", "The cloning loss."),
+/// A metric, its label and a caption.
+type Metric = (&'static str, &'static str, &'static str);
+
+/// What the estimator said of imagined steps, and what was done about it.
+const UNCERTAINTY: [Metric; 5] = [
+    ("u_mean", "mean u", "Where u sat: the score of imagined steps, mean of the scored ones."),
+    ("u_max", "largest u", "The largest score among the scored imagined steps."),
+    (
+        CUT_SHARE,
+        "share beyond the threshold",
+        "Share of imagined steps that were cut, halted or not believed.",
+    ),
+    (ROLLOUT_LENGTH, "steps of a rollout", "Mean length of the rollouts that the policy learns from."),
+    (
+        "model_length",
+        "steps in the model",
+        "How long the policy lives when it is followed through the model from first states.",
+    ),
 ];
 
-/// A quotient of two metrics.
-const TRUNCATED_SHARE: &str = "truncated_share";
+/// What the learner said of itself.
+const LEARNER: [Metric; 6] = [
+    (
+        "q",
+        "Q",
+        "The critics' value of the policy's own actions. Far above the returns of episodes it is overestimation.",
+    ),
+    ("model_return", "return in the model", "Of the policy followed through the model from first states."),
+    ("penalty", "penalty", "Mean penalty of an imagined step."),
+    ("critic_loss", "critic loss", "The critics' squared error."),
+    ("actor_loss", "actor loss", "The actor's objective, last update."),
+    ("cloning_loss", "cloning loss", "How far the policy's actions are from the logged ones."),
+];
+
+/// Quotients of two numbers that runs record.
+const CUT_SHARE: &str = "share beyond";
+const ROLLOUT_LENGTH: &str = "rollout length";
 
 /// Runs that one plot can show: of one dataset, and with the same kind of steps.
 struct Chart<'a> {
@@ -27,8 +54,8 @@ struct Chart<'a> {
     name: String,
     /// What its steps are.
     steps: &'static str,
-    /// Groups of runs, with the name to call each here.
-    groups: Vec<(String, Vec<&'a RunRecord>)>,
+    /// Groups of runs, with the name and the colour of each here.
+    groups: Vec<(String, usize, Vec<&'a RunRecord>)>,
 }
 
 /// What an algorithm's steps are.
@@ -38,31 +65,66 @@ pub(crate) fn steps_of(algorithm: &str) -> &'static str {
     if planned { "iterations of planning" } else { "steps" }
 }
 
-/// Every metric that some run has.
-pub(super) fn figures(runs: &[LabelledRun]) -> Vec<Element> {
-    let has = |metric: &str| runs.iter().any(|run| !series(&run.record, metric).is_empty());
-    let (metric, label) = if has("score") { ("score", "normalised score") } else { ("return", "return") };
-    let caption = "Learning curves; the shade is one standard deviation over seeds.";
+/// Which colour each group has, on the whole page; the same algorithm on another dataset has the same.
+pub(super) fn colours(runs: &[LabelledRun]) -> BTreeMap<String, usize> {
+    let keys: BTreeSet<String> = runs.iter().map(|run| colour_key(&run.group)).collect();
+    keys.into_iter().zip((0..).filter(|slot| slot % 8 != GREY)).collect()
+}
+
+/// Learning curves: normalised scores, or returns where no run has a score; nothing where no run was evaluated.
+pub(super) fn learning_curves(runs: &[LabelledRun]) -> Vec<Element> {
+    let (metric, label) =
+        if has(runs, "score") { ("score", "normalised score") } else { ("return", "return") };
+    curves(&charts(runs), metric, label, "Each point is the mean of the evaluation episodes at that step.")
+}
+
+/// Every figure of a kind that some run has.
+pub(super) fn uncertainty(runs: &[LabelledRun]) -> Vec<Element> {
+    all_curves(runs, &UNCERTAINTY)
+}
+
+/// See [`uncertainty`].
+pub(super) fn learner(runs: &[LabelledRun]) -> Vec<Element> {
+    all_curves(runs, &LEARNER)
+}
+
+fn all_curves(runs: &[LabelledRun], metrics: &[Metric]) -> Vec<Element> {
     let charts = charts(runs);
-    let others = METRICS.into_iter().filter(|(metric, ..)| has(metric));
-    let all = [(metric, label, caption)].into_iter().chain(others);
-    all.flat_map(|(metric, label, caption)| curves(&charts, metric, label, caption)).collect()
+    let known = metrics.iter().filter(|(metric, ..)| has(runs, metric));
+    known.flat_map(|(metric, label, caption)| curves(&charts, metric, label, caption)).collect()
+}
+
+fn has(runs: &[LabelledRun], metric: &str) -> bool {
+    runs.iter().any(|run| !series(&run.record, metric).is_empty())
 }
 
 /// A metric over the steps.
 fn series(run: &RunRecord, metric: &str) -> Vec<(f64, f64)> {
-    if metric != TRUNCATED_SHARE {
-        return run.series(metric);
+    let share = |part: Vec<(f64, f64)>, of: &dyn Fn(usize) -> f64| -> Vec<(f64, f64)> {
+        part.iter().enumerate().map(|(i, (step, n))| (*step, n / of(i).max(1.0))).collect()
+    };
+    match metric {
+        CUT_SHARE => {
+            // Runs of older versions have it under another name.
+            let cut = [run.series("truncated"), run.series("guarded")].concat();
+            let imagined = run.series("imagined");
+            match cut.iter().any(|c| c.1 > 0.0) {
+                true => share(cut, &|i| imagined.get(i).map_or(1.0, |n| n.1)),
+                false => run.series("unbelieved"),
+            }
+        }
+        ROLLOUT_LENGTH => {
+            let starts =
+                run.config.get("settings").and_then(|s| s.get("rollout")?.get("starts")?.as_integer());
+            starts.map_or(Vec::new(), |starts| share(run.series("imagined"), &|_| starts as f64))
+        }
+        _ => run.series(metric),
     }
-    // Runs of older versions have it under another name.
-    let truncated = [run.series("truncated"), run.series("guarded")].concat();
-    let imagined = run.series("imagined");
-    let share = truncated.iter().zip(&imagined).map(|(t, i)| (t.0, t.1 / i.1.max(1.0)));
-    if truncated.iter().any(|t| t.1 > 0.0) { share.collect() } else { Vec::new() }
 }
 
 /// Puts groups of runs into charts.
 fn charts(runs: &[LabelledRun]) -> Vec<Chart<'_>> {
+    let colours = colours(runs);
     let mut sorted: BTreeMap<(String, &'static str), BTreeMap<&str, Vec<&RunRecord>>> = BTreeMap::new();
     for run in runs {
         let (algorithm, dataset) = match &run.record.kind {
@@ -75,46 +137,59 @@ fn charts(runs: &[LabelledRun]) -> Vec<Chart<'_>> {
     let several = sorted.len() > 1;
     let chart = |((dataset, steps), groups): ((String, &'static str), BTreeMap<&str, Vec<_>>)| {
         let names: Vec<&str> = groups.keys().copied().collect();
-        Chart {
-            name: if several { dataset } else { String::new() },
-            steps,
-            groups: distinct(&names).into_iter().zip(groups.into_values()).collect(),
-        }
+        let slot = |group: &str| colours.get(&colour_key(group)).copied().unwrap_or(0);
+        let named =
+            distinct(&names).into_iter().zip(groups).map(|(name, (group, runs))| (name, slot(group), runs));
+        Chart { name: if several { dataset } else { String::new() }, steps, groups: named.collect() }
     };
     sorted.into_iter().map(chart).collect()
 }
 
 fn curves(charts: &[Chart<'_>], metric: &str, label: &str, caption: &str) -> Vec<Element> {
-    // A name has one colour in all charts.
-    let names: BTreeSet<&str> =
-        charts.iter().flat_map(|c| c.groups.iter().map(|(name, _)| name.as_str())).collect();
-    let slot = |name: &str| names.iter().position(|known| *known == name).unwrap_or(0);
     let mut figures = Vec::new();
     for chart in charts {
         let mut lines = Vec::new();
-        for (name, runs) in &chart.groups {
+        for (name, slot, runs) in &chart.groups {
             let curves: Vec<_> = runs.iter().map(|run| series(run, metric)).collect();
-            lines.extend(mean_line(name, &curves).map(|line| line.in_slot(slot(name))));
+            lines.extend(mean_line(name, &curves).map(|line| line.in_slot(*slot)));
         }
         if !lines.is_empty() {
-            lines.extend(data_level(chart, metric).map(|level| level_line(level, &lines)));
+            lines.extend(level(chart, metric, &lines));
+            // A line beside a reference needs a name of its own.
+            if let [only, _] = &mut lines[..]
+                && only.name.is_empty()
+            {
+                only.name = label.into();
+            }
             let title =
                 if chart.name.is_empty() { label.to_string() } else { format!("{label}: {}", chart.name) };
-            let plot = Plot::new(title, Axis::linear(chart.steps), Axis::linear(label), lines);
+            let plot = Plot::new(title, Axis::linear(chart.steps), Axis::linear(label), lines).over_steps();
             figures.push(Element::figure(plot, caption));
         }
     }
     figures
 }
 
-/// What the episodes of the data reached, where its runs recorded that: what a policy has to beat.
-fn data_level(chart: &Chart<'_>, metric: &str) -> Option<f64> {
-    let mut cards = chart.groups.iter().flat_map(|(_, runs)| runs).filter_map(|run| run.data.as_ref());
-    cards.find_map(|card| match metric {
-        "score" => card.score,
-        "return" => card.mean_return,
+/// What a curve is to be held against: what the data reached, where its runs recorded that; the threshold of u.
+fn level(chart: &Chart<'_>, metric: &str, beside: &[Series]) -> Option<Series> {
+    let runs = || chart.groups.iter().flat_map(|(.., runs)| runs);
+    let of_data = |pick: fn(&crate::run_record::DataCard) -> Option<f64>| {
+        runs().find_map(|run| pick(run.data.as_ref()?)).map(|level| level_line(level, beside))
+    };
+    match metric {
+        "score" => of_data(|data| data.score),
+        "return" | "model_return" => of_data(|data| data.mean_return),
+        "q" => {
+            let level = runs().find_map(|run| run.last("data_return"))?;
+            Some(Series { name: "the data's discounted return".into(), ..level_line(level, beside) })
+        }
+        // Estimators differ in their scales: a threshold is that of one group.
+        "u_mean" | "u_max" if chart.groups.len() == 1 => {
+            let epsilon = runs().find_map(|run| run.last("epsilon"))?;
+            Some(Series { name: "ε, beyond which steps are cut".into(), ..level_line(epsilon, beside) })
+        }
         _ => None,
-    })
+    }
 }
 
 #[cfg(test)]
@@ -122,11 +197,14 @@ mod tests {
     use super::super::labels::label_runs;
     use super::super::labels::tests::record;
     use super::*;
-    use crate::plot::Series;
     use crate::run_record::DataCard;
 
     fn run(algorithm: &str, dataset: &str) -> RunRecord {
         record(RunKind::Training { algorithm: algorithm.into(), dataset: dataset.into() }, "")
+    }
+
+    fn with_metrics(run: RunRecord, metrics: &[serde_json::Value]) -> RunRecord {
+        RunRecord { metrics: metrics.iter().map(|m| m.as_object().unwrap().clone()).collect(), ..run }
     }
 
     #[test]
@@ -143,8 +221,9 @@ mod tests {
             charts(&runs).into_iter().map(|c| (c.name, c.steps, c.groups.len())).collect();
         let wanted = [("ant", "steps", 1), ("hopper", "iterations of planning", 1), ("hopper", "steps", 3)];
         assert_eq!(found, wanted.map(|(name, steps, groups)| (name.to_string(), steps, groups)));
-        assert!(charts(&runs).iter().all(|c| data_level(c, "score").is_none()), "nothing was recorded");
         assert_eq!(charts(&runs[4..])[0].name, "", "a single chart needs no name");
+        let mopo = |chart: &Chart<'_>| chart.groups.last().map(|(_, slot, _)| *slot);
+        assert_eq!(mopo(&charts(&runs)[0]), mopo(&charts(&runs)[2]), "an algorithm has one colour on a page");
     }
 
     #[test]
@@ -152,10 +231,28 @@ mod tests {
         let data = DataCard { mean_return: Some(80.0), score: Some(7.3), ..DataCard::default() };
         let runs = label_runs(vec![RunRecord { data: Some(data), ..run("mopo", "hopper") }]);
         let drawn = [Series::line("mopo", vec![(5.0, 1.0), (50.0, 9.0)])];
-        let level =
-            |metric: &str| data_level(&charts(&runs)[0], metric).map(|l| level_line(l, &drawn).points);
-        assert_eq!(level("score"), Some(vec![(5.0, 7.3), (50.0, 7.3)]));
-        assert_eq!(level("return"), Some(vec![(5.0, 80.0), (50.0, 80.0)]));
-        assert_eq!(level("q"), None, "the data have no critic");
+        let level = |metric: &str| level(&charts(&runs)[0], metric, &drawn).map(|l| l.points);
+        assert_eq!(level("score"), Some(vec![(0.0, 7.3), (50.0, 7.3)]));
+        assert_eq!(level("return"), Some(vec![(0.0, 80.0), (50.0, 80.0)]));
+        assert_eq!(level("critic_loss"), None, "the data have no critic");
+    }
+
+    #[test]
+    fn shares_and_lengths_come_from_what_rollouts_counted() {
+        let line = serde_json::json!({ "step": 10, "imagined": 500, "truncated": 50, "epsilon": 2.0, "u_mean": 1.0 });
+        let mut record = with_metrics(run("amorel+sumo", "hopper"), &[line]);
+        record.config = toml::from_str("[settings.rollout]\nstarts = 100").unwrap();
+        assert_eq!(series(&record, CUT_SHARE), [(10.0, 0.1)]);
+        assert_eq!(series(&record, ROLLOUT_LENGTH), [(10.0, 5.0)]);
+        let runs = label_runs(vec![record]);
+        let Element::Figure(plot, _) = &uncertainty(&runs)[0] else { panic!("a figure") };
+        assert_eq!(
+            plot.series.iter().map(|s| s.points.len()).collect::<Vec<_>>(),
+            [1, 2],
+            "one evaluation, and ε"
+        );
+        let landfall =
+            with_metrics(run("landfall", "hopper"), &[serde_json::json!({ "step": 1, "unbelieved": 0.25 })]);
+        assert_eq!(series(&landfall, CUT_SHARE), [(1.0, 0.25)]);
     }
 }

@@ -99,6 +99,12 @@ pub(super) fn short(dataset: &str) -> String {
     Path::new(dataset).file_stem().map_or(dataset.into(), |s| s.to_string_lossy().into_owned())
 }
 
+/// What a group's colour depends on: its algorithm and settings, not its dataset.
+pub(super) fn colour_key(group: &str) -> String {
+    let parts = group.split(" · ").enumerate().filter(|(i, _)| *i != 1).map(|(_, part)| part);
+    parts.collect::<Vec<_>>().join(" · ")
+}
+
 /// How names made of parts differ: the parts that not all of them have; nothing for a single name.
 pub(super) fn distinct(names: &[&str]) -> Vec<String> {
     let parts: Vec<Vec<&str>> = names.iter().map(|name| name.split(" · ").collect()).collect();

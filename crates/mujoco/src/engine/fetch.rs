@@ -9,7 +9,7 @@ use std::io::{self, Cursor};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use offing::home::{Home, only_ours, partial_name};
+use offing::home::{Home, partial_name};
 use offing::{Error, Result};
 use sha2::{Digest, Sha256};
 
@@ -121,9 +121,7 @@ pub(crate) fn cached_library(home: &Home) -> Result<Option<PathBuf>> {
     let Some(wheel) = engine() else { return Ok(None) };
     let Some(dir) = cached(home, &wheel) else { return Ok(None) };
     let path = dir.join(wheel.members[0].0);
-    for place in [home.root(), &home.root().join(KIND), &dir, &path] {
-        only_ours(place)?;
-    }
+    home.check_owner(&path)?;
     read(&dir, &wheel, wheel.members[0].0)?;
     Ok(Some(path))
 }

@@ -69,7 +69,8 @@ fn installed() -> Option<PathBuf> {
         let text = String::from_utf8(output.stdout).ok()?;
         let (version, dir) = text.trim().split_once('\n')?;
         // Another version is no error: the pinned one is fetched beside it.
-        (version == VERSION_NAME).then(|| library_in(Path::new(dir)))?.filter(|path| only_ours(path).is_ok())
+        let ours = |path: &PathBuf| [path, Path::new(dir)].into_iter().all(|place| only_ours(place).is_ok());
+        (version == VERSION_NAME).then(|| library_in(Path::new(dir)))?.filter(ours)
     })
 }
 

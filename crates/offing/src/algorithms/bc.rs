@@ -5,7 +5,8 @@ use serde_json::json;
 
 use super::Algorithm;
 use super::config::{Blocks, TrainConfig};
-use super::session::{Metrics, Session};
+use super::record::Metrics;
+use super::session::Session;
 use super::train_loop::{Checkpoint, TrainLoop};
 use crate::batch::Batch;
 use crate::data::Dataset;
@@ -90,6 +91,7 @@ impl Algorithm for BcConfig {
                 metrics.put("cloning_loss", json!(loss));
                 train.evaluate(actor, metrics)?;
             }
+            train.show_policy(|| Ok(actor.clone()))?;
         }
         Ok(train.finish(&state.actor)?.then_some(state.actor))
     }

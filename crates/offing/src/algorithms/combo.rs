@@ -138,6 +138,7 @@ impl Algorithm for ComboConfig {
                 train.session.follow(rollout.model, &learner.agent.actor, step.index, &mut metrics)?;
                 train.evaluate(&learner.agent.actor, metrics)?;
             }
+            train.show_policy(|| Ok(learner.agent.actor.clone()))?;
         }
         let actor = state.learner.agent.actor;
         Ok(train.finish(&actor)?.then_some(actor))

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::data::{ColumnMap, Dataset};
-use crate::dynamics::{EnsembleConfig, TerminationConfig, check_rows};
+use crate::dynamics::{EnsembleConfig, ModelParts, TerminationConfig, check_rows};
 use crate::error::{Result, ensure, invalid};
 use crate::pessimism::Pessimism;
 use crate::sac::SacConfig;
@@ -39,6 +39,10 @@ pub struct TrainConfig {
     pub action_range: Option<ActionRange>,
     /// Which columns of a CSV or Parquet table hold what (`--columns`). Without it, their names decide.
     pub columns: Option<ColumnMap>,
+    /// Keep the policy every so many steps, as `snapshots/step-N.safetensors`.
+    // Not written down while it is off: runs keep the names they had before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot_every: Option<u64>,
 }
 
 /// Units in which algorithms see the data.
@@ -67,6 +71,7 @@ impl Default for TrainConfig {
             units: UnitsChoice::Auto,
             action_range: None,
             columns: None,
+            snapshot_every: None,
         }
     }
 }
@@ -80,6 +85,7 @@ impl TrainConfig {
             ("evaluate_every", self.evaluate_every),
             ("episodes", self.episodes as u64),
             ("checkpoint_every", self.checkpoint_every),
+            ("snapshot_every", self.snapshot_every.unwrap_or(1)),
         ] {
             if value == 0 {
                 return Err(invalid!("train.{name}: wanted at least 1, found 0"));
@@ -280,6 +286,12 @@ pub struct ModelConfig {
     /// When imagined episodes end. Without it, the rule of the dataset's task, or never where no row of the log ends; other data
     /// need one (docs/data.md#when-imagined-episodes-end).
     pub termination: Option<TerminationConfig>,
+    /// Name of a function of the program that trains: rewards of imagined steps come from it, not from the model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reward: Option<String>,
+    /// Name of a function of the program that trains: it sees the next states that the model sampled, and says what they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dynamics: Option<String>,
 }
 
 impl ModelConfig {
@@ -297,6 +309,18 @@ impl ModelConfig {
         self.termination.is_none()
             && body_of(&data.name.to_ascii_lowercase()).is_none()
             && !data.rows.done.iter().any(|&d| d)
+    }
+
+    /// Those of the program's functions that these settings name.
+    ///
+    /// # Errors
+    /// A name that the program did not bring.
+    pub fn select_parts(&self, brought: &ModelParts) -> Result<ModelParts> {
+        let termination = match &self.termination {
+            Some(TerminationConfig::Custom { name }) => Some(name.as_str()),
+            _ => None,
+        };
+        brought.select(termination, self.reward.as_deref(), self.dynamics.as_deref())
     }
 
     /// Says why no model can be fitted to these data, if so, before hours are spent on it.

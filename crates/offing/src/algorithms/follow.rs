@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::session::{Metrics, Session};
+use super::record::Metrics;
+use super::session::Session;
 use crate::batch::Mat;
 use crate::data::Dataset;
 use crate::dynamics::DynamicsModel;

@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::Algorithm;
 use super::config::{Blocks, TrainConfig};
-use super::session::{Metrics, Session};
+use super::record::Metrics;
+use super::session::Session;
 use super::train_loop::{Checkpoint, TrainLoop};
 use crate::batch::Batch;
 use crate::data::Dataset;
@@ -64,6 +65,7 @@ impl Algorithm for IqlAlgorithmConfig {
             if train.finish_step(status) {
                 train.evaluate(&standardiser.fold(&agent.policy()), metrics(&losses))?;
             }
+            train.show_policy(|| Ok(standardiser.fold(&agent.policy())))?;
         }
         let policy = standardiser.fold(&agent.policy());
         Ok(train.finish(&policy)?.then_some(policy))

@@ -18,6 +18,7 @@
 
 pub mod config;
 mod session;
+mod record;
 mod train_loop;
 mod follow;
 mod log_checks;
@@ -42,9 +43,10 @@ mod registry_tests;
 pub(crate) mod tests;
 
 pub use config::{Blocks, ModelConfig, RewardShift, RolloutActions, RolloutConfig, TrainConfig, UnitsChoice};
+pub use record::{Metrics, PICKED_POLICY, SNAPSHOTS};
 pub use registry::{AlgorithmName, AlgorithmSpec, Configured, EstimatorUse, Registry};
 pub use sac_learner::{ImaginedRows, MixedBatch, SacLearner};
-pub use session::{Evaluator, Event, Metrics, PICKED_POLICY, Scores, Session, Status};
+pub use session::{Evaluator, Event, OwnEvaluation, Scores, Session, Status};
 pub use train_loop::{Checkpoint, Step, TrainLoop};
 
 use crate::data::Dataset;

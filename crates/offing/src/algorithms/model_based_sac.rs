@@ -109,6 +109,7 @@ impl ModelBasedSacConfig {
                 train.session.follow(rollout.model, &learner.agent.actor, step.index, &mut metrics)?;
                 train.evaluate(&learner.agent.actor, metrics)?;
             }
+            train.show_policy(|| Ok(learner.agent.actor.clone()))?;
         }
         let agent = state.learner.agent;
         Ok(train.finish(&agent.actor)?.then_some(agent))

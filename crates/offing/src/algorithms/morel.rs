@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::Algorithm;
 use super::config::{Blocks, ModelConfig, TrainConfig};
-use super::session::{Event, Metrics, Session, Status};
+use super::record::Metrics;
+use super::session::{Event, Session, Status};
 use super::train_loop::{Checkpoint, TrainLoop};
 use crate::batch::{Batch, Mat};
 use crate::dynamics::Ensemble;
@@ -154,6 +155,7 @@ impl Algorithm for MorelConfig {
                 let metrics = metrics(&found, &plan, &learner.policy, &world.rule);
                 train.evaluate(&learner.policy.to_actor()?, metrics)?;
             }
+            train.show_policy(|| learner.policy.to_actor())?;
         }
         let actor = learner.policy.to_actor()?;
         Ok(train.finish(&actor)?.then_some(actor))

@@ -130,6 +130,7 @@ impl Algorithm for RamboConfig {
                 metrics.put("model_adversarial", json!(state.found.adversarial));
                 train.evaluate(&state.learner.agent.actor, metrics)?;
             }
+            train.show_policy(|| Ok(state.learner.agent.actor.clone()))?;
             if step.ends_block() {
                 state.turn_model(cfg, train.session, step.block_start..step.block_end)?; // the adversary's turn
             }

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::config::{RolloutActions, RolloutConfig};
-use super::session::{Metrics, Session};
+use super::record::Metrics;
+use super::session::Session;
 use super::train_loop::{Checkpoint, Step, TrainLoop};
 use crate::batch::Batch;
 use crate::error::Result;

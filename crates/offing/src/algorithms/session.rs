@@ -1,30 +1,29 @@
 //! What every algorithm needs around it: data, threads, a simulator to be scored in, a run directory, an event handler.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::config::{ModelConfig, TrainConfig};
+use super::config::ModelConfig;
 use crate::batch::{Batch, Mat};
 use crate::data::Dataset;
 use crate::data::resolve::DataEvent;
-use crate::dynamics::{self, CachedModel, Ensemble, FitEvent, FitRequest};
+use crate::dynamics::{
+    self, CachedModel, Correction, Ensemble, FitEvent, FitRequest, ModelParts, Termination,
+};
 use crate::env::EnvPool;
 use crate::error::{Error, Result};
-use crate::eval::evaluate;
+use crate::eval::Evaluation;
 use crate::home::Home;
 use crate::nn::{Tensors, ThreadPool};
 use crate::pessimism::{CalibratedRule, Pessimism};
 use crate::rng::Rng;
 use crate::rollout::RolloutStats;
 use crate::run::{ControlFlow, PhaseTimer, RunDir};
-use crate::sac::{Actor, Deterministic, Losses};
+use crate::sac::{Actor, Losses};
 use crate::tasks::Reference;
 use crate::uncertainty::{BuildContext, ColumnScale, CustomEstimator, Uncertainty, UncertaintyConfig};
 
 /// A model whose squared error is more than this share of linear regression's is not worth rolling out.
 const BAD_MODEL: f64 = 0.9;
-
-/// The file of the policy with the highest return in the model.
-pub const PICKED_POLICY: &str = "picked.safetensors";
 
 /// A simulator to score policies in.
 #[derive(Clone, Copy)]
@@ -34,6 +33,9 @@ pub struct Evaluator<'a> {
     /// Its reference returns, where it has any.
     pub reference: Option<Reference>,
 }
+
+/// Scores a policy in the log's units over so many episodes; the seed fixes everything random.
+pub type OwnEvaluation<'a> = dyn FnMut(&Actor, usize, u64) -> Result<Evaluation> + 'a;
 
 /// The surroundings of one training.
 pub struct Session<'a> {
@@ -47,6 +49,12 @@ pub struct Session<'a> {
     pub seed: u64,
     /// Where policies are scored; nowhere for data without a simulator.
     pub evaluator: Option<Evaluator<'a>>,
+    /// A program's own way to score policies, in place of the evaluator.
+    pub own_evaluation: Option<&'a mut OwnEvaluation<'a>>,
+    /// Steps between two [`Event::Policy`], which also come with evaluations; 0: only with them. Without it, none come.
+    pub watch_every: Option<u64>,
+    /// Parts of the dynamics model that the program brings itself.
+    pub parts: ModelParts,
     /// Where results go.
     pub run: &'a mut RunDir,
     /// Called with everything that happens; says whether to go on.
@@ -77,10 +85,10 @@ pub struct Scores {
 /// The policy of the highest estimated return among those evaluated so far, from the data alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pick {
-    /// See [`Metrics::estimated_return`].
-    estimated_return: f64,
+    /// See [`Metrics::estimated_return`](super::Metrics::estimated_return).
+    pub(super) estimated_return: f64,
     /// Steps that it has learnt.
-    step: u64,
+    pub(super) step: u64,
 }
 
 /// How a training stands.
@@ -121,6 +129,9 @@ pub enum Event<'a> {
     Step(&'a Status),
     /// A line of metrics.jsonl was written.
     Recorded(&'a Map<String, Value>),
+    /// The policy after so many steps, in the log's units, every [`Session::watch_every`] steps. A stop takes effect before
+    /// the next step.
+    Policy(u64, &'a Actor),
 }
 
 impl<'a> Session<'a> {
@@ -140,6 +151,9 @@ impl<'a> Session<'a> {
             pool,
             seed,
             evaluator: None,
+            own_evaluation: None,
+            watch_every: None,
+            parts: ModelParts::default(),
             run,
             on_event,
             estimators: &[],
@@ -197,12 +211,21 @@ impl<'a> Session<'a> {
             cached.epochs
         ));
         self.report_model_error(&cached.model, cfg);
-        let model = match &self.data.units {
-            Some(units) => cached.model.in_units(units),
-            None => cached.model,
-        };
+        let model = self.with_parts(cached.model, cfg)?;
         self.check_termination(&model);
         Ok(model)
+    }
+
+    /// The model with the rule and the functions that the program brings, in the units of the session's rows.
+    fn with_parts(&self, mut model: Ensemble, cfg: &ModelConfig) -> Result<Ensemble> {
+        let parts = cfg.select_parts(&self.parts)?;
+        if let Some(rule) = &parts.termination {
+            model = model.with_termination(Termination::Custom(rule.clone()));
+        }
+        if let Some(units) = &self.data.units {
+            model = model.in_units(units);
+        }
+        Ok(model.with_correction(Correction::new(parts, self.data.units.as_ref(), self.data.reward_shift)))
     }
 
     /// Says how much better the model predicts held-out rows than two models without any learning to speak of.
@@ -311,52 +334,6 @@ impl<'a> Session<'a> {
         self.data.rows.select(&rows)
     }
 
-    /// Scores the policy, where there is a simulator, and records that together with `metrics`; keeps the best policy and
-    /// the one of the highest estimated return.
-    pub(super) fn record(
-        &mut self,
-        cfg: &TrainConfig,
-        status: &mut Status,
-        actor: &Actor,
-        metrics: Metrics,
-    ) -> Result<()> {
-        let mut line = Map::from_iter([("step".to_string(), json!(status.step))]);
-        line.extend(metrics.numbers);
-        let is_higher = |value: &f64| self.pick.is_none_or(|pick| *value > pick.estimated_return);
-        let picked = metrics.estimated_return.filter(is_higher);
-        if let Some(estimated_return) = picked {
-            self.pick = Some(Pick { estimated_return, step: status.step });
-            self.run.write(PICKED_POLICY, &self.outward(actor).to_policy().to_bytes()?)?;
-        }
-        if let Some(pick) = self.pick {
-            line.insert("picked_step".into(), json!(pick.step));
-        }
-        if let Some(evaluator) = self.evaluator {
-            let (seed, outward) = (self.rng("evaluate", status.step).bits(), self.outward(actor));
-            let found = self.timer.time("evaluate", || {
-                evaluate(evaluator.envs, &Deterministic(&outward), cfg.episodes, seed)
-            })?;
-            let mean = found.mean();
-            line.insert("return".into(), json!(mean));
-            line.insert("return_std".into(), json!(found.std()));
-            line.insert("length".into(), json!(found.mean_length()));
-            status.last_score = evaluator.reference.map(|r| found.score(&r));
-            line.insert("score".into(), json!(status.last_score));
-            if self.scores.best.is_none_or(|best| mean > best) {
-                self.scores.best = Some(mean);
-                self.run.write("best.safetensors", &self.outward(actor).to_policy().to_bytes()?)?;
-            }
-            self.scores.last = Some(mean);
-            if picked.is_some() {
-                self.scores.picked = Some(mean);
-            }
-            status.scores = self.scores;
-        }
-        self.run.record(Value::Object(line.clone()))?;
-        let _ = (self.on_event)(Event::Recorded(&line));
-        Ok(())
-    }
-
     /// Tells the event handler how the training stands; its answer says whether to go on.
     pub fn report_progress(&mut self, status: &Status) -> ControlFlow<()> {
         (self.on_event)(Event::Step(status))
@@ -396,45 +373,5 @@ impl<'a> Session<'a> {
             });
         }
         Ok(found)
-    }
-
-    /// Writes the finished policy.
-    pub(super) fn write_policy(&mut self, actor: &Actor) -> Result<()> {
-        let actor = self.outward(actor);
-        self.run.write("policy.safetensors", &actor.to_policy().to_bytes()?)?;
-        self.run.write("policy.onnx", &crate::export::onnx(&actor)?)?;
-        Ok(())
-    }
-
-    /// The policy in the log's units.
-    fn outward(&self, actor: &Actor) -> Actor {
-        self.data.units.as_ref().map_or_else(|| actor.clone(), |units| units.policy_outward(actor))
-    }
-}
-
-/// Named numbers of one evaluation, in the order in which they are put.
-#[derive(Clone, Debug, Default)]
-pub struct Metrics {
-    numbers: Map<String, Value>,
-    /// The policy's return as far as the data alone tell it: that of its actions in a learnt model, say. Of the policies
-    /// evaluated on the way, the run keeps the one with the highest as `picked.safetensors`.
-    pub estimated_return: Option<f64>,
-}
-
-impl Metrics {
-    /// Adds a number, or replaces the one of that name.
-    pub fn put(&mut self, name: &str, value: Value) {
-        self.numbers.insert(name.into(), value);
-    }
-
-    /// Adds what rollouts did, under the names that every algorithm's metrics have for it.
-    pub fn put_rollout(&mut self, stats: &RolloutStats) {
-        self.put("imagined", json!(stats.imagined));
-        self.put("truncated", json!(stats.truncated));
-        self.put("terminated", json!(stats.terminated));
-        self.put("non_finite", json!(stats.non_finite));
-        self.put("u_mean", json!(stats.mean_score()));
-        self.put("u_max", json!((stats.scored > 0).then_some(stats.score_max)));
-        self.put("scored", json!(stats.scored));
     }
 }

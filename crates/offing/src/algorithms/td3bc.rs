@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::Algorithm;
 use super::config::{Blocks, TrainConfig};
-use super::session::{Metrics, Session};
+use super::record::Metrics;
+use super::session::Session;
 use super::train_loop::{Checkpoint, TrainLoop};
 use crate::batch::Batch;
 use crate::error::Result;
@@ -52,6 +53,7 @@ impl Algorithm for Td3BcConfig {
             if train.finish_step(status(&losses)) {
                 train.evaluate(&standardiser.fold(&agent.actor), metrics(&losses))?;
             }
+            train.show_policy(|| Ok(standardiser.fold(&agent.actor)))?;
         }
         let policy = standardiser.fold(&agent.actor);
         Ok(train.finish(&policy)?.then_some(policy))

@@ -68,7 +68,7 @@ pub(super) fn world() -> ModelConfig {
         max_epochs: Some(12),
         ..EnsembleConfig::default()
     };
-    ModelConfig { ensemble, seed: None, termination: Some(termination) }
+    ModelConfig { ensemble, termination: Some(termination), ..ModelConfig::default() }
 }
 
 pub(super) fn small(pessimism: Pessimism, estimator: &str, steps: u64) -> ModelBasedSacConfig {

@@ -7,12 +7,14 @@
 //!     if train.finish_step(losses) {
 //!         train.evaluate(&actor, metrics)?;
 //!     }
+//!     train.show_policy(|| Ok(actor.clone()))?;
 //! }
 //! Ok(train.finish(&actor)?.then_some(actor))
 //! ```
 
 use super::config::TrainConfig;
-use super::session::{Metrics, Session, Status};
+use super::record::Metrics;
+use super::session::{Event, Session, Status};
 use crate::error::Result;
 use crate::nn::Tensors;
 use crate::run::ControlFlow;
@@ -67,6 +69,8 @@ pub struct TrainLoop<'s, 'd> {
     saved: Option<u64>,
     /// Whether `state` came from a checkpoint.
     resumed: bool,
+    /// Whether whoever watches the policy asked to stop.
+    asked_to_stop: bool,
     stopped: bool,
 }
 
@@ -89,7 +93,18 @@ impl<'s, 'd> TrainLoop<'s, 'd> {
             state.load(&tensors)?;
         }
         let (cfg, resumed) = (cfg.clone(), saved.is_some());
-        Ok(Self { session, status, cfg, block, poll_every: POLL_EVERY, saved, resumed, stopped: false })
+        let (asked_to_stop, stopped) = (false, false);
+        Ok(Self {
+            session,
+            status,
+            cfg,
+            block,
+            poll_every: POLL_EVERY,
+            saved,
+            resumed,
+            asked_to_stop,
+            stopped,
+        })
     }
 
     /// Polls for stop requests before every step: for algorithms whose steps take seconds.
@@ -118,7 +133,8 @@ impl<'s, 'd> TrainLoop<'s, 'd> {
         let block_start = index / self.block * self.block;
         let starts_block = index == block_start;
         let poll = index.is_multiple_of(self.poll_every) || (starts_block && self.block > 1);
-        self.stopped = poll && self.session.report_progress(&self.status) == ControlFlow::Break(());
+        self.stopped = self.asked_to_stop
+            || (poll && self.session.report_progress(&self.status) == ControlFlow::Break(()));
         if self.stopped || (starts_block && index / every > self.saved.unwrap_or(0) / every) {
             self.save(state)?;
         }
@@ -130,7 +146,12 @@ impl<'s, 'd> TrainLoop<'s, 'd> {
     pub fn finish_step(&mut self, losses: Losses) -> bool {
         self.status.losses = losses;
         self.status.step += 1;
-        self.status.step.is_multiple_of(self.cfg.evaluate_every) || self.status.step == self.cfg.steps
+        self.is_evaluated(self.status.step)
+    }
+
+    /// Whether an evaluation falls on this number of steps.
+    fn is_evaluated(&self, step: u64) -> bool {
+        step.is_multiple_of(self.cfg.evaluate_every) || step == self.cfg.steps
     }
 
     /// Scores the policy, where there is a simulator, and records that together with `metrics`.
@@ -139,6 +160,29 @@ impl<'s, 'd> TrainLoop<'s, 'd> {
     /// A simulator that fails, or files that cannot be written.
     pub fn evaluate(&mut self, actor: &Actor, metrics: Metrics) -> Result<()> {
         self.session.record(&self.cfg, &mut self.status, actor, metrics)
+    }
+
+    /// Shows the policy to whoever watches it and keeps a snapshot, where either is due after this step; `policy` is asked
+    /// for only then. Comes last in a step.
+    ///
+    /// # Errors
+    /// What `policy` answers, or files that cannot be written.
+    pub fn show_policy(&mut self, policy: impl FnOnce() -> Result<Actor>) -> Result<()> {
+        let step = self.status.step;
+        let is_due = |every: u64| step.is_multiple_of(every);
+        let kept = self.cfg.snapshot_every.is_some_and(is_due);
+        let watched = self.session.watch_every.is_some_and(|every| is_due(every) || self.is_evaluated(step));
+        if !kept && !watched {
+            return Ok(());
+        }
+        let policy = self.session.outward(&policy()?);
+        if kept {
+            self.session.write_snapshot(step, &policy)?;
+        }
+        if watched {
+            self.asked_to_stop |= (self.session.on_event)(Event::Policy(step, &policy)).is_break();
+        }
+        Ok(())
     }
 
     /// Writes the policy of a finished training; false for a stopped one.

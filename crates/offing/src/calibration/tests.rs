@@ -32,8 +32,8 @@ fn config() -> StudyConfig {
         bootstrap: 20,
         model: ModelConfig {
             ensemble,
-            seed: None,
             termination: Some(TerminationConfig::Expression { alive }),
+            ..ModelConfig::default()
         },
         train: TrainConfig {
             steps: 200,

@@ -173,6 +173,7 @@ impl Catalogue {
         let is_named = |p: &PathBuf| split_generated(p).is_some_and(|(stem, _)| stem == name);
         let mut found: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(is_named).collect();
         found.sort();
+        found.iter().try_for_each(|path| self.home.check_owner(path))?;
         Ok(found)
     }
 
@@ -247,6 +248,7 @@ impl Catalogue {
             let hint = format!("wanted {}; get it with `offing data fetch {name}`", path.display());
             return Err(Error::Unknown { kind: "dataset", name: name.into(), hint });
         }
+        self.home.check_owner(&path)?;
         Ok(Located::File { path, origin: Origin::NeoRL2 })
     }
 }

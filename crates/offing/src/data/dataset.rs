@@ -53,7 +53,7 @@ pub struct SimColumns {
 }
 
 /// Where next observations came from and what had to be left out; `offing data info` shows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct ReadReport {
     /// Rows in the file.
     pub rows_in_file: usize,
@@ -65,6 +65,8 @@ pub struct ReadReport {
     pub dropped: Vec<(String, usize)>,
     /// How many of the rows left out are terminal: their rewards and what they say about ends are lost.
     pub dropped_terminals: usize,
+    /// The sum of their rewards, as the file has them.
+    pub dropped_terminal_rewards: f64,
     /// Keys of the file that were not used.
     pub ignored_keys: Vec<String>,
     /// How the file marks where its episodes end.
@@ -134,14 +136,16 @@ impl Dataset {
     }
 
     /// The mean reward of a step, where that is a cost and an end is no goal: then a policy gains by failing soon. `None` where
-    /// living on pays, where nothing ends, or where ends are rewarded.
+    /// living on pays, where nothing ends, or where ends are rewarded. Ends count also where their rows were left out.
     pub fn ending_pays(&self) -> Option<f64> {
-        let mean = |ends: bool| {
+        let mean = |ends: bool, (sum, count): (f64, f64)| {
             let chosen = self.rows.rew.iter().zip(&self.rows.done).filter(|(_, done)| **done == ends);
-            let (sum, count) = chosen.fold((0.0, 0.0), |(sum, n), (r, _)| (sum + f64::from(*r), n + 1.0));
+            let (sum, count) = chosen.fold((sum, count), |(sum, n), (r, _)| (sum + f64::from(*r), n + 1.0));
             (count > 0.0).then(|| sum / count)
         };
-        let (end, step) = (mean(true)?, mean(false)?);
+        let lost = self.reading.dropped_terminals as f64;
+        let lost_rewards = self.reading.dropped_terminal_rewards + lost * f64::from(self.reward_shift);
+        let (end, step) = (mean(true, (lost_rewards, lost))?, mean(false, (0.0, 0.0))?);
         (step < 0.0 && end <= step).then_some(step)
     }
 

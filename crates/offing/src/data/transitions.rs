@@ -102,8 +102,11 @@ pub(super) fn assemble(
         ));
     }
     let cut = cut_after(&columns, &kept, &follows);
-    let terminals = |rows: &mut dyn Iterator<Item = usize>| rows.filter(|&i| columns.done[i]).count();
-    let dropped_terminals = terminals(&mut (0..rows_in_file)) - terminals(&mut kept.iter().copied());
+    let mut left_out = vec![true; rows_in_file];
+    kept.iter().for_each(|&row| left_out[row] = false);
+    let lost_ends = || (0..rows_in_file).filter(|&row| left_out[row] && columns.done[row]);
+    let dropped_terminals = lost_ends().count();
+    let dropped_terminal_rewards = lost_ends().map(|row| f64::from(columns.rew[row])).sum();
     let kept_names = ColumnNames::from_meta(&mut columns.meta);
     let FileColumns { obs, act, rew, next_obs, done, timeout, sim, names, .. } = columns;
     let names = if names.is_empty() { kept_names } else { names };
@@ -123,6 +126,7 @@ pub(super) fn assemble(
         next_obs: how,
         dropped,
         dropped_terminals,
+        dropped_terminal_rewards,
         ignored_keys: columns.ignored.iter().map(|key| escaped(key)).collect(),
         ends,
         notes,

@@ -118,7 +118,10 @@ fn fit_cached_every(
     let _lock = home.lock_or_notify("models", &key, || {
         progress(FitEvent::Note("another process is fitting this model; waiting for it".into()))
     })?;
-    let dir = home.dir("models")?.join(&key);
+    let dir = home.dir(&format!("models/{key}"))?;
+    for file in [REPORT, MODEL, TRAINER] {
+        home.check_owner(&dir.join(file))?;
+    }
     let kept = find(&dir, &key, pool)
         .or_else(|error| progress(FitEvent::Note(format!("{error}; fitting it again"))).map(|()| None))?;
     let found = match kept {

@@ -19,6 +19,7 @@
 use ndarray::{Array1, Array3, s};
 
 use super::config::EnsembleConfig;
+use super::custom::Correction;
 use super::data::{Scaler, TargetScale};
 use super::head::{Bounds, Head};
 use super::termination::Termination;
@@ -48,6 +49,7 @@ pub struct Ensemble {
     scratch: ScratchPool<PredictScratch>,
     /// When an imagined episode ends.
     pub termination: Termination,
+    correction: Correction,
     /// Steps take the mean instead of a sample.
     pub deterministic: bool,
 }
@@ -96,6 +98,7 @@ impl Ensemble {
             pool: pool.clone(),
             scratch: ScratchPool::default(),
             termination: Termination::Never,
+            correction: Correction::default(),
             deterministic: false,
         }
     }
@@ -109,6 +112,12 @@ impl Ensemble {
     /// The same model with a termination function.
     pub fn with_termination(mut self, termination: Termination) -> Self {
         self.termination = termination;
+        self
+    }
+
+    /// The same model with its sampled steps changed.
+    pub fn with_correction(mut self, correction: Correction) -> Self {
+        self.correction = correction;
         self
     }
 
@@ -175,7 +184,8 @@ impl Ensemble {
             saved.stack.shape() == self.stack.shape() && saved.members() == self.members(),
             "a model: wanted one of the size in use, found another; the checkpoint belongs to another configuration"
         );
-        *self = Self { termination: self.termination.clone(), deterministic: self.deterministic, ..saved };
+        let (termination, correction) = (self.termination.clone(), self.correction.clone());
+        *self = Self { termination, correction, deterministic: self.deterministic, ..saved };
         Ok(())
     }
 
@@ -360,6 +370,7 @@ impl DynamicsModel for Ensemble {
                 *x += sd * e;
             }
         });
+        self.correction.apply(obs, act, &mut sampled);
         let batch = sampled_batch(self, obs, act, &sampled);
         ModelStep { batch, member, mean, std, prediction }
     }

@@ -3,8 +3,8 @@
 //! Outputs are D means then D raw log-variances. Bounds (learnt, shared by members):
 //! lv ← max − softplus(max − lv), then lv ← min + softplus(lv − min).
 
-use crate::nn::math::{Arithmetic, Fused, Plain, exp, sigmoid, softplus};
-use crate::nn::{PackedMatrix, Scalar, Simd};
+use crate::nn::math::{Arithmetic, exp, sigmoid, softplus};
+use crate::nn::{Kernel, PackedMatrix, Scalar, Simd, dispatch};
 
 /// The learnt bounds of the log-variance, one pair for each target column.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,27 +122,7 @@ impl Head {
         let n = rows * self.width;
         out.store_flat(&mut self.mean[..n], self.width, 0);
         out.store_flat(&mut self.spread[..n], self.width, self.width);
-        match simd {
-            Simd::Portable => self.run_wide::<Plain>(pass, n),
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a `Simd::Avx2` exists only where AVX2 and FMA were detected.
-            Simd::Avx2(_) => unsafe { self.run_avx2(pass, n) },
-        }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,fma")]
-    fn run_avx2(&mut self, pass: Pass, n: usize) {
-        self.run_wide::<Fused>(pass, n);
-    }
-
-    #[inline(always)]
-    fn run_wide<A: Arithmetic>(&mut self, pass: Pass, n: usize) {
-        match pass {
-            Pass::Deviations => self.deviations_wide::<A>(n),
-            Pass::Losses => self.losses_wide::<A>(n),
-            Pass::Gradient => self.gradient_wide::<A>(n),
-        }
+        run_pass(simd, self, pass, n);
     }
 
     #[inline(always)]
@@ -195,6 +175,20 @@ fn bound<A: Arithmetic>(raw: f32, max: f32, min: f32) -> (f32, f32, f32) {
     (min + softplus::<A>(upper - min), sigmoid::<A>(max - raw), sigmoid::<A>(upper - min))
 }
 
+dispatch!(
+    /// Runs a pass over the first `n` entries.
+    run_pass, run_pass_wide, (head: &mut Head, pass: Pass, n: usize)
+);
+
+#[inline(always)]
+fn run_pass_wide<K: Kernel>(head: &mut Head, pass: Pass, n: usize) {
+    match pass {
+        Pass::Deviations => head.deviations_wide::<K::Arithmetic>(n),
+        Pass::Losses => head.losses_wide::<K::Arithmetic>(n),
+        Pass::Gradient => head.gradient_wide::<K::Arithmetic>(n),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,7 +218,7 @@ mod tests {
 
     #[test]
     fn gradients_equal_finite_differences() {
-        for simd in [Simd::Portable, Simd::detect()] {
+        for simd in Simd::all() {
             for (mean, raw, y) in [(0.3, -1.0, 0.1), (-2.0, 3.0, 1.0), (0.5, -14.0, 0.5005)] {
                 let (max, min) = (0.5, -10.0);
                 let mut head = Head::new(1, 1);

@@ -5,6 +5,7 @@
 use ndarray::{Array1, ArrayView1};
 use serde::{Deserialize, Serialize};
 
+use super::custom::StepFn;
 use super::expression::Expression;
 use super::learnt::{LearnedConfig, LearnedTermination};
 use crate::batch::{Batch, Mat};
@@ -53,6 +54,11 @@ pub enum TerminationConfig {
         /// the data name their columns, so may it: `p_tank < 1.6e5 && prev.p_tank > 0`.
         alive: String,
     },
+    /// By a function of the program that trains, under this name. From Python: `offing.train(…, termination=f)`.
+    Custom {
+        /// The function's name.
+        name: String,
+    },
     /// Learnt from the data's own terminals.
     Learnt {
         /// How to train the classifier.
@@ -76,6 +82,8 @@ pub enum Termination {
     Alive(Expression),
     /// A classifier.
     Learnt(Box<LearnedTermination>),
+    /// A function of the program that trains.
+    Custom(StepFn<Array1<bool>>),
     /// A rule that looks at logged units, for steps in standard ones.
     InUnits(Box<Termination>, Box<Units>),
 }
@@ -147,7 +155,7 @@ impl TerminationConfig {
             }
             Self::Ant {} => !(0.2..=1.0).contains(&next[0]),
             Self::AntMaze { goal, radius } => (next[0] - goal[0]).hypot(next[1] - goal[1]) <= *radius,
-            Self::Never {} | Self::Expression { .. } | Self::Learnt { .. } => false,
+            Self::Never {} | Self::Expression { .. } | Self::Learnt { .. } | Self::Custom { .. } => false,
         }
     }
 }
@@ -157,7 +165,9 @@ impl Termination {
     #[must_use]
     pub fn in_units(self, units: &Units) -> Self {
         match self {
-            Self::Alive(_) | Self::Body(_) => Self::InUnits(Box::new(self), Box::new(units.clone())),
+            Self::Alive(_) | Self::Body(_) | Self::Custom(_) => {
+                Self::InUnits(Box::new(self), Box::new(units.clone()))
+            }
             other => other,
         }
     }
@@ -171,6 +181,7 @@ impl Termination {
                 rows.map(|((s, a), n)| !alive.holds(&slice(s), &slice(a), &slice(n))).collect()
             }
             Self::Learnt(learnt) => learnt.done(obs, act, next_obs),
+            Self::Custom(ends) => ends.call(obs, act, next_obs),
             Self::Body(rule) => next_obs.rows().into_iter().map(|row| rule.ends(row)).collect(),
             Self::InUnits(rule, units) => {
                 rule.done(&units.obs_outward(obs), &units.act_outward(act), &units.obs_outward(next_obs))

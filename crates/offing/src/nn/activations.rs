@@ -40,7 +40,7 @@ impl Activations {
                 false => Vec::new(),
             },
             delta: hidden().collect(),
-            pack: Buf::zeros(widest.div_ceil(LANES) * LANES * LANES),
+            pack: Buf::zeros(2 * widest.div_ceil(LANES) * LANES * LANES),
             out: PackedMatrix::new(rows, outputs),
             dout: PackedMatrix::new(rows, outputs),
         }

@@ -2,7 +2,7 @@
 
 use super::buffer::{Buf, LANES, Line, read, write};
 use super::layer::{Ahead, Panel, Weights};
-use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, tiles};
+use super::matmul::{Kernel, dispatch, tiles};
 use super::packed_matrix::PackedMatrix;
 
 /// `dx = (dy·Wᵀ) ∘ slope` for the first `rows` rows and the panels `panels` of dx.
@@ -15,7 +15,7 @@ pub(super) struct Backward<'a> {
     pub panels: std::ops::Range<usize>,
     pub slope: Slope<'a>,
     pub dx: &'a mut PackedMatrix,
-    /// Room for one panel of Wᵀ.
+    /// Room for two panels of Wᵀ.
     pub pack: &'a mut Buf,
 }
 
@@ -34,46 +34,66 @@ pub(super) enum Slope<'a> {
 
 dispatch!(
     /// Runs a layer backward to its input.
-    backward, backward_wide, backward_avx2, (b: Backward<'_>)
+    pub(super) backward, backward_wide, (b: Backward<'_>)
 );
 
 #[inline(always)]
-fn backward_wide<K: Kernel>(b: Backward<'_>) {
-    let Backward { dy, rows, layer, which, panels, slope, dx, pack } = b;
-    let (inputs, outputs) = (dx.cols(), dy.cols());
-    assert!(rows <= dx.capacity() && rows <= dy.capacity());
-    for p in panels {
-        if outputs == 1 {
-            backward_column(dy, rows, layer[0].weights(which), p, slope, dx);
-            continue;
+fn backward_wide<K: Kernel>(mut b: Backward<'_>) {
+    assert!(b.rows <= b.dx.capacity() && b.rows <= b.dy.capacity());
+    let mut p = b.panels.start;
+    while p < b.panels.end {
+        if b.dy.cols() == 1 {
+            backward_column(b.dy, b.rows, b.layer[0].weights(b.which), p, b.slope, b.dx);
+            p += 1;
+        } else if const { K::ROWS[1] > 0 } && p + 1 < b.panels.end {
+            backward_panels::<K, 2>(&mut b, p);
+            p += 2;
+        } else {
+            backward_panels::<K, 1>(&mut b, p);
+            p += 1;
         }
-        pack_transposed::<K>(layer, which, inputs, p, pack);
-        assert!(pack.len() >= layer.len() * LANES * LANES && layer.len() == outputs.div_ceil(LANES));
-        // As in the forward pass; the next block of Wᵀ lies in sixteen lines of every panel.
-        let more = if (p + 1) * LANES < inputs { layer.len() * LANES } else { 0 };
-        let mut ahead = Ahead::new(more, rows);
-        for (row, height) in tiles(rows) {
-            ahead.take().for_each(|line| {
-                let at = ((p + 1) * LANES + line % LANES) * LANES;
-                K::prefetch_later(layer[line / LANES].weights(which).as_ptr().wrapping_add(at));
-            });
-            let first = (p * dx.capacity() + row) * LANES;
-            for i in 0..height {
-                K::prefetch(dx.data().as_ptr().wrapping_add(first + i * LANES));
-                if let Slope::Stored(slope) = slope {
-                    let at = (p * slope.capacity() + row + i) * LANES;
-                    K::prefetch(slope.data().as_ptr().wrapping_add(at));
-                }
+    }
+}
+
+/// Panels `p..p + P` of dx.
+#[inline(always)]
+fn backward_panels<K: Kernel, const P: usize>(b: &mut Backward<'_>, p: usize) {
+    let Backward { dy, rows, layer, which, slope, dx, pack, .. } = b;
+    let (inputs, outputs, rows, which, slope) = (dx.cols(), dy.cols(), *rows, *which, *slope);
+    let room = layer.len() * LANES * LANES;
+    assert!(layer.len() == outputs.div_ceil(LANES) && pack.len() >= P * room);
+    for q in 0..P {
+        pack_transposed::<K>(layer, which, inputs, p + q, &mut pack[q * room..(q + 1) * room]);
+    }
+    // As in the forward pass; the next block of Wᵀ lies in sixteen lines of every panel.
+    let more = if (p + P) * LANES < inputs { layer.len() * LANES } else { 0 };
+    let most = K::ROWS[P - 1];
+    let mut ahead = Ahead::new(more, rows.div_ceil(most));
+    for (row, height) in tiles(rows, most) {
+        for line in ahead.take() {
+            let weights = layer[line / LANES].weights(which).as_ptr();
+            for q in 0..P {
+                K::prefetch_later(weights.wrapping_add(((p + P + q) * LANES + line % LANES) * LANES));
             }
-            let mut tile: Tile = [[0.0; LANES]; TILE];
-            // SAFETY: row + height ≤ rows ≤ dy's capacity; dy has `outputs` columns and `pack` as many rows.
-            unsafe {
-                let a = dy.data().as_ptr().add(row * LANES);
-                let jump = dy.capacity() * LANES;
-                accumulate::<K, LANES, 1>(height, a, pack.as_ptr(), outputs, jump, &mut tile);
+        }
+        for (q, i) in (0..P).flat_map(|q| (0..height).map(move |i| (q, i))) {
+            let at = |capacity: usize| ((p + q) * capacity + row + i) * LANES;
+            K::prefetch(dx.data().as_ptr().wrapping_add(at(dx.capacity())));
+            if let Slope::Stored(slope) = slope {
+                K::prefetch(slope.data().as_ptr().wrapping_add(at(slope.capacity())));
             }
-            for (i, &line) in tile[..height].iter().enumerate() {
-                write(dx.data_mut(), first + i * LANES, scale(line, slope, p, row + i));
+        }
+        let mut sums = [K::ZEROS; P];
+        // SAFETY: row + height ≤ rows ≤ dy's capacity; dy has `outputs` columns and each part of `pack` as many rows.
+        unsafe {
+            let a = dy.data().as_ptr().add(row * LANES);
+            let w = std::array::from_fn(|q| pack.as_ptr().add(q * room));
+            K::accumulate::<P, LANES, 1>(height, a, w, outputs, dy.capacity() * LANES, &mut sums);
+        }
+        for (q, sums) in sums.iter().enumerate() {
+            let first = ((p + q) * dx.capacity() + row) * LANES;
+            for (i, &line) in sums.as_ref()[..height].iter().enumerate() {
+                write(dx.data_mut(), first + i * LANES, scale(line, slope, p + q, row + i));
             }
         }
     }
@@ -135,7 +155,7 @@ fn backward_column(
 /// Copies columns 16p..16p+16 of Wᵀ into one run; the bias row is left out, and columns beyond the inputs are zero.
 /// Done anew for every use: it costs little beside the product it serves, and there is no stale copy to look after.
 #[inline(always)]
-fn pack_transposed<K: Kernel>(layer: &[Panel], which: Weights, inputs: usize, p: usize, pack: &mut Buf) {
+fn pack_transposed<K: Kernel>(layer: &[Panel], which: Weights, inputs: usize, p: usize, pack: &mut [f32]) {
     let used = (inputs - p * LANES).min(LANES);
     for (panel, block) in layer.iter().zip(pack.chunks_exact_mut(LANES * LANES)) {
         let source = &panel.weights(which)[p * LANES * LANES..];

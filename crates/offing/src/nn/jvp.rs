@@ -8,7 +8,7 @@ use super::activations::Activations;
 use super::backward::{Slope, scale};
 use super::buffer::{LANES, write};
 use super::layer::{Activation, Panel};
-use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, tiles};
+use super::matmul::{Kernel, dispatch, tiles};
 use super::mlp_ensemble::{Field, MlpEnsemble, Net};
 use super::packed_matrix::PackedMatrix;
 use super::shape::Shape;
@@ -70,7 +70,7 @@ pub(super) struct Push<'a> {
 
 dispatch!(
     /// Runs a derivative through a layer.
-    push, push_wide, push_avx2, (p: Push<'_>)
+    pub(super) push, push_wide, (p: Push<'_>)
 );
 
 #[inline(always)]
@@ -85,22 +85,22 @@ fn push_wide<K: Kernel>(p: Push<'_>) {
     assert!(w.len() == y.cols().div_ceil(LANES));
     for (panel, (w, v)) in w.iter().zip(v).enumerate() {
         assert!(w.w.len() >= (inputs + 1) * LANES && v.w.len() >= (inputs + 1) * LANES);
-        for (row, height) in tiles(rows) {
-            let mut tile: Tile = [[0.0; LANES]; TILE];
+        for (row, height) in tiles(rows, K::ROWS[0]) {
+            let mut sums = [K::ZEROS];
             // SAFETY: row + height ≤ rows ≤ the capacity of h and dh; h has inputs + 1 columns in its panels, dh has
             // `inputs`; both weights were checked to have as many rows.
             unsafe {
                 let a = h.data().as_ptr().add(row * LANES);
                 let jump = h.capacity() * LANES;
-                accumulate::<K, LANES, 1>(height, a, v.w.as_ptr(), inputs + 1, jump, &mut tile);
+                K::accumulate::<1, LANES, 1>(height, a, [v.w.as_ptr()], inputs + 1, jump, &mut sums);
                 if let Some(dh) = dh {
                     let a = dh.data().as_ptr().add(row * LANES);
                     let jump = dh.capacity() * LANES;
-                    accumulate::<K, LANES, 1>(height, a, w.w.as_ptr(), inputs, jump, &mut tile);
+                    K::accumulate::<1, LANES, 1>(height, a, [w.w.as_ptr()], inputs, jump, &mut sums);
                 }
             }
             let first = (panel * y.capacity() + row) * LANES;
-            for (i, &line) in tile[..height].iter().enumerate() {
+            for (i, &line) in sums[0].as_ref()[..height].iter().enumerate() {
                 write(y.data_mut(), first + i * LANES, scale(line, slope, panel, row + i));
             }
         }
@@ -175,7 +175,7 @@ impl MlpEnsemble {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Init, Keep, Weights};
+    use super::super::{Init, Keep, Simd, Weights};
     use super::*;
     use crate::rng::Rng;
 
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn the_derivative_along_a_direction_equals_finite_differences() {
         let shapes: [&[usize]; 4] = [&[5, 18, 7, 3], &[23, 33, 1], &[4, 16, 32, 36], &[3, 2]];
-        for (sizes, portable) in shapes.iter().flat_map(|s| [(*s, false), (*s, true)]) {
+        for (sizes, simd) in shapes.iter().flat_map(|s| Simd::all().into_iter().map(move |simd| (*s, simd))) {
             let mut rng = Rng::stream(1, "tangent", sizes.len() as u64);
             let (inputs, outputs, rows) = (sizes[0], sizes[sizes.len() - 1], 13);
             let shape = Shape::new(inputs, &sizes[1..sizes.len() - 1], outputs, Activation::Tanh);
@@ -210,10 +210,7 @@ mod tests {
                     &mut Rng::stream(rng.bits(), "", 0),
                 )
             };
-            let (mut net, mut direction) = (draw(), draw());
-            if portable {
-                (net, direction) = (net.portable(), direction.portable());
-            }
+            let (net, direction) = (draw().with_simd(simd), draw().with_simd(simd));
             let mut x = PackedMatrix::new(rows + 2, inputs);
             let flat: Vec<f32> = (0..rows * inputs).map(|_| rng.normal() as f32).collect();
             x.load_flat(&flat, inputs, 0);

@@ -5,7 +5,7 @@
 
 use super::buffer::{Buf, LANES, Line, read, write};
 use super::math::{self, Arithmetic, sigmoid};
-use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, tiles};
+use super::matmul::{Kernel, dispatch, tiles};
 use super::packed_matrix::PackedMatrix;
 
 /// What follows a hidden layer.
@@ -65,13 +65,12 @@ pub(super) struct Forward<'a> {
 
 dispatch!(
     /// Runs a layer forward.
-    forward, forward_wide, forward_avx2, (f: Forward<'_>)
+    pub(super) forward, forward_wide, (f: Forward<'_>)
 );
 
 #[inline(always)]
 fn forward_wide<K: Kernel>(f: Forward<'_>) {
-    let Forward { x, rows, layer, which, y, activation, mut slope } = f;
-    let inputs = x.cols();
+    let Forward { x, rows, layer, which, y, activation, slope } = f;
     assert!(rows <= x.capacity() && rows <= y.capacity());
     if y.cols() == 1 {
         return forward_column(x, rows, layer[0].weights(which), y);
@@ -83,41 +82,65 @@ fn forward_wide<K: Kernel>(f: Forward<'_>) {
     if rows == 1 && slope.is_none() {
         return forward_one::<K>(x, layer, which, y, activation);
     }
-    for (p, panel) in layer.iter().enumerate() {
-        let w = panel.weights(which);
-        assert!(w.len() >= (inputs + 1) * LANES);
-        // Weights come from far: ask for the next panel's while this one's are in use, some lines a tile.
-        let next = layer.get(p + 1).map_or(&[][..], |panel| panel.weights(which));
-        let mut ahead = Ahead::new(next.len() / LANES, rows);
-        for (row, height) in tiles(rows) {
-            ahead.take().for_each(|line| K::prefetch_later(next.as_ptr().wrapping_add(line * LANES)));
-            let first = (p * y.capacity() + row) * LANES;
-            // And for the lines to be written, so that the stores need not wait for them.
-            for i in 0..height {
-                K::prefetch(y.data().as_ptr().wrapping_add(first + i * LANES));
-                if let Some(slope) = &slope {
-                    K::prefetch(slope.data().as_ptr().wrapping_add(first + i * LANES));
-                }
-            }
-            let mut tile: Tile = [[0.0; LANES]; TILE];
-            // SAFETY: row + height ≤ rows ≤ x's capacity and inputs + 1 columns are inside x's panels; w was checked.
-            unsafe {
-                let a = x.data().as_ptr().add(row * LANES);
-                accumulate::<K, LANES, 1>(height, a, w.as_ptr(), inputs + 1, x.capacity() * LANES, &mut tile);
-            }
-            for (i, &z) in tile[..height].iter().enumerate() {
-                let at = first + i * LANES;
-                let slope = slope.as_mut().map(|slope| (slope.data_mut(), at));
-                write(y.data_mut(), at, activate::<K::Arithmetic>(z, activation, slope));
-            }
+    let panels = layer.len();
+    let mut f = Forward { x, rows, layer, which, y, activation, slope };
+    let mut p = 0;
+    while p < panels {
+        if const { K::ROWS[1] > 0 } && p + 1 < panels {
+            forward_panels::<K, 2>(&mut f, p);
+            p += 2;
+        } else {
+            forward_panels::<K, 1>(&mut f, p);
+            p += 1;
         }
     }
-    if !y.cols().is_multiple_of(LANES) {
-        y.set_ones(rows);
+    if !f.y.cols().is_multiple_of(LANES) {
+        f.y.set_ones(rows);
     }
 }
 
-/// Hands out lines to fetch early, evenly over the tiles of a panel.
+/// Panels `p..p + P` of the output.
+#[inline(always)]
+fn forward_panels<K: Kernel, const P: usize>(f: &mut Forward<'_>, p: usize) {
+    let Forward { x, rows, layer, which, y, activation, slope } = f;
+    let (inputs, rows, which) = (x.cols(), *rows, *which);
+    let w: [&[f32]; P] = std::array::from_fn(|q| layer[p + q].weights(which));
+    assert!(w.iter().all(|w| w.len() >= (inputs + 1) * LANES));
+    // Weights come from far: ask for the next panels' while these are in use, some lines a tile.
+    let next = |q: usize| layer.get(p + P + q).map_or(&[][..], |panel| panel.weights(which));
+    let next: [&[f32]; P] = std::array::from_fn(next);
+    let most = K::ROWS[P - 1];
+    let mut ahead = Ahead::new(next[0].len() / LANES, rows.div_ceil(most));
+    for (row, height) in tiles(rows, most) {
+        for line in ahead.take() {
+            next.iter().for_each(|next| K::prefetch_later(next.as_ptr().wrapping_add(line * LANES)));
+        }
+        let first = |q: usize| ((p + q) * y.capacity() + row) * LANES;
+        // And for the lines to be written, so that the stores need not wait for them.
+        for at in (0..P).flat_map(|q| (0..height).map(move |i| first(q) + i * LANES)) {
+            K::prefetch(y.data().as_ptr().wrapping_add(at));
+            if let Some(slope) = &slope {
+                K::prefetch(slope.data().as_ptr().wrapping_add(at));
+            }
+        }
+        let mut sums = [K::ZEROS; P];
+        // SAFETY: row + height ≤ rows ≤ x's capacity and inputs + 1 columns are inside x's panels; w was checked.
+        unsafe {
+            let (a, w) = (x.data().as_ptr().add(row * LANES), w.map(<[f32]>::as_ptr));
+            K::accumulate::<P, LANES, 1>(height, a, w, inputs + 1, x.capacity() * LANES, &mut sums);
+        }
+        for (q, sums) in sums.iter().enumerate() {
+            let first = ((p + q) * y.capacity() + row) * LANES;
+            for (i, &z) in sums.as_ref()[..height].iter().enumerate() {
+                let at = first + i * LANES;
+                let slope = slope.as_mut().map(|slope| (slope.data_mut(), at));
+                write(y.data_mut(), at, activate::<K::Arithmetic>(z, *activation, slope));
+            }
+        }
+    }
+}
+
+/// Hands out lines to fetch early, evenly over some tiles.
 pub(super) struct Ahead {
     lines: usize,
     share: usize,
@@ -126,8 +149,8 @@ pub(super) struct Ahead {
 
 impl Ahead {
     #[inline(always)]
-    pub(super) fn new(lines: usize, rows: usize) -> Self {
-        Self { lines, share: lines.div_ceil(rows.div_ceil(TILE).max(1)), taken: 0 }
+    pub(super) fn new(lines: usize, tiles: usize) -> Self {
+        Self { lines, share: lines.div_ceil(tiles.max(1)), taken: 0 }
     }
 
     #[inline(always)]

@@ -38,7 +38,7 @@ pub(super) struct Normalise<'a> {
 
 dispatch!(
     /// Normalises the rows of a layer's output.
-    normalise, normalise_wide, normalise_avx2, (n: Normalise<'_>)
+    pub(super) normalise, normalise_wide, (n: Normalise<'_>)
 );
 
 #[inline(always)]
@@ -95,7 +95,7 @@ pub(super) struct Denormalise<'a> {
 
 dispatch!(
     /// Takes gradients back through the normalisation.
-    denormalise, denormalise_wide, denormalise_avx2, (d: Denormalise<'_>)
+    pub(super) denormalise, denormalise_wide, (d: Denormalise<'_>)
 );
 
 #[inline(always)]

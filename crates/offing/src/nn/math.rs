@@ -8,13 +8,18 @@ pub trait Arithmetic {
     fn mul_add(a: f32, b: f32, c: f32) -> f32;
 }
 
-/// Two roundings: right for machines without a fused instruction, where the standard library's would be a call.
+/// Two roundings. For code that is compiled for no machine in particular.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain;
 
-/// One rounding. Use only in code compiled for a machine that has the instruction.
+/// One rounding, by the machine's instruction. Use only in code compiled for a machine that has it.
 #[derive(Clone, Copy, Debug)]
 pub struct Fused;
+
+/// One rounding, for machines that may lack the instruction: the bits of [`Fused`] by sums and products of f64, which become
+/// vector code. The standard library's would be a call for each number.
+#[derive(Clone, Copy, Debug)]
+pub struct Emulated;
 
 impl Arithmetic for Plain {
     #[inline(always)]
@@ -27,6 +32,28 @@ impl Arithmetic for Fused {
     #[inline(always)]
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
         a.mul_add(b, c)
+    }
+}
+
+impl Arithmetic for Emulated {
+    #[inline(always)]
+    fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+        if cfg!(target_arch = "aarch64") {
+            return a.mul_add(b, c); // part of every such machine
+        }
+        // The product of two f32 is exact in f64. The sum is not, and rounding it again to f32 could go the wrong way:
+        // so the first rounding is made "to odd", after which the second is right (Boldo and Melquiond 2008).
+        let (p, c) = (f64::from(a) * f64::from(b), f64::from(c));
+        let sum = p + c;
+        let shadow = sum - p;
+        let lost = (p - (sum - shadow)) + (c - shadow);
+        let bits = sum.to_bits();
+        // Where something was lost from an even sum, step towards the exact one: away from zero if the lost part has
+        // the sum's sign.
+        let away = (lost > 0.0) == (sum > 0.0);
+        let odd = if away { bits.wrapping_add(1) } else { bits.wrapping_sub(1) };
+        let inexact = lost != 0.0 && lost.is_finite() && bits & 1 == 0;
+        f64::from_bits(if inexact { odd } else { bits }) as f32
     }
 }
 
@@ -137,6 +164,49 @@ mod tests {
     #[test]
     fn functions_agree_with_double_precision_and_extremes_stay_finite() {
         all::<Plain>();
+        all::<Emulated>();
         all::<Fused>();
+    }
+
+    /// Numbers of all sizes, and pairs that nearly cancel, where a second rounding shows.
+    #[test]
+    fn an_emulated_multiply_add_is_rounded_once() {
+        let mut rng = crate::rng::Rng::stream(0, "fma", 0);
+        let mut draw = |size: i32| {
+            let exponent = (rng.below(2 * size as usize) as i32 - size).clamp(-140, 120);
+            let mantissa = f32::from_bits(0x3f80_0000 | (rng.bits() as u32 & 0x007f_ffff));
+            let sign = if rng.bits() & 1 == 0 { 1.0 } else { -1.0 };
+            (f64::from(sign * mantissa) * 2f64.powi(exponent)) as f32
+        };
+        for i in 0..300_000 {
+            let size = [3, 30, 130][i % 3];
+            let (a, b) = (draw(size), draw(size));
+            let c = if i % 2 == 0 { draw(size) } else { -(a * b) * (1.0 + draw(3) * 6e-8) };
+            let (got, want) = (Emulated::mul_add(a, b, c), a.mul_add(b, c));
+            assert!(
+                got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(),
+                "{a}·{b} + {c}: {got}, {want}"
+            );
+        }
+        let odd = [
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            f32::MIN_POSITIVE,
+            1e-45,
+            f32::MAX,
+            f32::INFINITY,
+            f32::NEG_INFINITY,
+            f32::NAN,
+        ];
+        for (a, b, c) in odd.iter().flat_map(|&a| odd.iter().flat_map(move |&b| odd.map(move |c| (a, b, c))))
+        {
+            let (got, want) = (Emulated::mul_add(a, b, c), a.mul_add(b, c));
+            assert!(
+                got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(),
+                "{a}·{b} + {c}: {got}, {want}"
+            );
+        }
     }
 }

@@ -98,9 +98,9 @@ impl MlpEnsemble {
         Self { shape, nets, panels, simd: Simd::detect(), scratch: ScratchPool::default() }
     }
 
-    /// The same networks on plain Rust kernels: slower, for comparison.
-    pub fn portable(mut self) -> Self {
-        self.simd = Simd::Portable;
+    /// The same networks on other instructions, for comparison: the results are the same, the speed is not.
+    pub fn with_simd(mut self, simd: Simd) -> Self {
+        self.simd = simd;
         self
     }
 

@@ -149,7 +149,7 @@ impl TanhGaussianHead {
 
 dispatch!(
     /// Squashes the first `n` entries.
-    squash, squash_wide, squash_avx2, (head: &mut TanhGaussianHead, n: usize)
+    pub(super) squash, squash_wide, (head: &mut TanhGaussianHead, n: usize)
 );
 
 #[inline(always)]

@@ -86,16 +86,13 @@ const HIDDEN: [Hidden; 6] = [
 ];
 
 /// The second of two networks, with rows in shards of the given sizes, run forward and backward.
-fn case(sizes: &[usize], hidden: impl Into<Hidden>, split: &[usize], simd_off: bool) -> Case {
+fn case(sizes: &[usize], hidden: impl Into<Hidden>, split: &[usize], simd: Simd) -> Case {
     let Hidden(activation, layer_norm) = hidden.into();
     let mut rng = Rng::stream(3, "case", sizes.iter().sum::<usize>() as u64);
     let (inputs, outputs) = (sizes[0], sizes[sizes.len() - 1]);
     let shape = Shape::new(inputs, &sizes[1..sizes.len() - 1], outputs, activation);
     let shape = shape.with_layer_norm(layer_norm);
-    let mut stack = MlpEnsemble::new(shape, 2, Init::Uniform, Keep::Moments, &mut rng);
-    if simd_off {
-        stack = stack.portable();
-    }
+    let stack = MlpEnsemble::new(shape, 2, Init::Uniform, Keep::Moments, &mut rng).with_simd(simd);
     let plain = Plain::of(&stack, 1, Field::Weight);
     let total: usize = split.iter().sum();
     let rows: Vec<Vec<f64>> =
@@ -120,11 +117,16 @@ fn case(sizes: &[usize], hidden: impl Into<Hidden>, split: &[usize], simd_off: b
 }
 
 /// The gradient of the case's network.
-fn gradient(case: &Case, simd_off: bool) -> MlpEnsemble {
+fn gradient(case: &Case) -> MlpEnsemble {
     let zeros = MlpEnsemble::zeros(case.stack.shape().clone(), 1, Keep::Weights);
-    let mut gradient = if simd_off { zeros.portable() } else { zeros };
+    let mut gradient = zeros.with_simd(case.stack.net(0).simd());
     gradient.set_to_gradient(case.shards.len(), |i| &case.shards[i]);
     gradient
+}
+
+/// Every kind of hidden layer on every kind of instructions that this machine has.
+fn everywhere() -> impl Iterator<Item = (Hidden, Simd)> {
+    HIDDEN.into_iter().flat_map(|hidden| Simd::all().into_iter().map(move |simd| (hidden, simd)))
 }
 
 const SHAPES: [&[usize]; 5] = [&[5, 18, 7, 3], &[23, 33, 1], &[4, 16, 16, 16, 36], &[3, 2], &[40, 20, 1]];
@@ -135,9 +137,9 @@ fn close(got: f64, want: f64, tolerance: f64, what: &str) {
 
 #[test]
 fn outputs_equal_the_textbook_network() {
-    for (hidden, simd_off) in HIDDEN.map(|h| [(h, false), (h, true)]).concat() {
+    for (hidden, simd) in everywhere() {
         for sizes in SHAPES {
-            let case = case(sizes, hidden, &[13, 1, 7], simd_off);
+            let case = case(sizes, hidden, &[13, 1, 7], simd);
             let (outputs, mut row) = (sizes[sizes.len() - 1], 0);
             for shard in &case.shards {
                 let n = shard.rows.len();
@@ -161,10 +163,10 @@ fn outputs_equal_the_textbook_network() {
 
 #[test]
 fn weight_gradients_equal_finite_differences() {
-    for (hidden, simd_off) in HIDDEN.map(|h| [(h, false), (h, true)]).concat() {
+    for (hidden, simd) in everywhere() {
         for sizes in SHAPES {
-            let mut case = case(sizes, hidden, &[6, 9], simd_off);
-            let gradient = gradient(&case, simd_off);
+            let mut case = case(sizes, hidden, &[6, 9], simd);
+            let gradient = gradient(&case);
             for l in 0..sizes.len() - 1 {
                 let (dw, db) = gradient.get(0, l, Field::Weight);
                 for i in 0..dw.len() + db.len() {
@@ -192,7 +194,7 @@ fn weight_gradients_equal_finite_differences() {
 fn input_gradients_equal_finite_differences() {
     for hidden in HIDDEN {
         for sizes in SHAPES {
-            let mut case = case(sizes, hidden, &[11], false);
+            let mut case = case(sizes, hidden, &[11], Simd::detect());
             let inputs = sizes[0];
             let n = case.shards[0].rows.len();
             let mut dx = PackedMatrix::new(n, inputs);
@@ -217,7 +219,7 @@ fn input_gradients_equal_finite_differences() {
 #[test]
 fn a_mapped_backward_pass_gives_the_rows_it_names() {
     for layer_norm in [false, true] {
-        let mut case = case(&[5, 18, 20, 1], Hidden(Activation::Relu, layer_norm), &[14], false);
+        let mut case = case(&[5, 18, 20, 1], Hidden(Activation::Relu, layer_norm), &[14], Simd::detect());
         let (n, net) = (case.shards[0].rows.len(), case.stack.net(1));
         let trace = &mut case.shards[0].nets[0];
         let mut all = PackedMatrix::new(n, 5);
@@ -240,7 +242,7 @@ fn a_mapped_backward_pass_gives_the_rows_it_names() {
 #[test]
 fn training_gives_the_same_bits_for_any_threads_and_any_split_of_the_rows() {
     let train = |threads: usize, split: &[usize]| {
-        let mut case = case(&[23, 64, 48, 12], Activation::Silu, split, false);
+        let mut case = case(&[23, 64, 48, 12], Activation::Silu, split, Simd::detect());
         let step = TrainStep { decay: &[1e-3, 1e-4], ..TrainStep::new(1e-3, 1) };
         case.stack.train(&ThreadPool::new(threads), 1..2, case.shards.len(), |i| &case.shards[i], &step);
         (0..3).map(|l| case.stack.get(1, l, Field::Weight)).collect::<Vec<_>>()
@@ -248,15 +250,15 @@ fn training_gives_the_same_bits_for_any_threads_and_any_split_of_the_rows() {
     let one = train(1, &[30]);
     assert_eq!(one, train(2, &[15, 15]));
     assert_eq!(one, train(5, &[1, 13, 6, 7, 3]));
-    let before = case(&[23, 64, 48, 12], Activation::Silu, &[30], false);
+    let before = case(&[23, 64, 48, 12], Activation::Silu, &[30], Simd::detect());
     assert_ne!(one[0], before.stack.get(1, 0, Field::Weight), "training moves the weights");
 }
 
 #[test]
 fn a_training_step_is_adam_on_the_gradient_with_decay() {
-    let mut case = case(&[6, 17, 1], Activation::Relu, &[9], false);
+    let mut case = case(&[6, 17, 1], Activation::Relu, &[9], Simd::detect());
     let step = TrainStep { decay: &[0.1, 0.1], ..TrainStep::new(0.01, 1) };
-    let gradient = gradient(&case, false);
+    let gradient = gradient(&case);
     let mut wanted = Vec::new();
     for l in 0..2 {
         let (mut w, mut b) = case.stack.get(1, l, Field::Weight);
@@ -318,4 +320,32 @@ fn fresh_weights_follow_their_distribution() {
     // A normal cut at two deviations has 0.774 of its variance left.
     assert!((var / (0.05f64.powi(2) * 0.774) - 1.0).abs() < 0.03, "{var}");
     assert!(w.iter().all(|x| x.abs() <= 0.1001) && b.iter().all(|&b| b == 0.0));
+}
+
+/// Outputs, gradients and weights after steps of Adam: the same bits on every kind of instructions. Shapes and rows leave
+/// tiles of every height, single panels beside pairs, and panels that are not full.
+#[test]
+fn all_instructions_give_the_same_bits() {
+    let wanted = Simd::all().last().copied().expect("plain Rust is always there");
+    let shapes: [&[usize]; 4] = [&[23, 64, 48, 12], &[5, 18, 7, 3], &[40, 33, 1], &[17, 100, 100, 35]];
+    for (hidden, simd) in everywhere() {
+        for (sizes, split) in shapes.into_iter().flat_map(|s| (1..30).map(move |n| (s, [n, 31]))) {
+            let result = |simd: Simd| {
+                let mut case = case(sizes, hidden, &split, simd);
+                let mut bits: Vec<u32> = Vec::new();
+                for shard in &case.shards {
+                    let mut out = vec![0.0; shard.rows.len() * sizes[sizes.len() - 1]];
+                    shard.nets[0].out.store_flat(&mut out, sizes[sizes.len() - 1], 0);
+                    bits.extend(out.iter().map(|x| x.to_bits()));
+                }
+                let gradient = gradient(&case);
+                bits.extend(gradient.flat(0).iter().map(|x| x.to_bits()));
+                let adam = TrainStep::new(1e-3, 1);
+                case.stack.train(&ThreadPool::new(1), 1..2, 2, |i| &case.shards[i], &adam);
+                bits.extend(case.stack.flat(1).iter().map(|x| x.to_bits()));
+                bits
+            };
+            assert!(result(simd) == result(wanted), "{} differs at {sizes:?}, {split:?}", simd.name());
+        }
+    }
 }

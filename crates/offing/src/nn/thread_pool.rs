@@ -17,7 +17,7 @@ use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::{self, JoinHandle};
 
 /// Set in [`Shared::gate`] while a job takes helpers.
@@ -115,7 +115,14 @@ impl ThreadPool {
     pub fn for_each(&self, count: usize, task: impl Fn(usize) + Sync) {
         // A second caller, or a task that itself asks for help, works alone: the result is the same.
         let alone = count < 2 || self.0.workers.is_empty();
-        match if alone { None } else { self.0.busy.try_lock().ok() } {
+        let held = match self.0.busy.try_lock() {
+            _ if alone => None,
+            Ok(held) => Some(held),
+            // A job that panicked has left the gate closed and empty: the next one is shared like any other.
+            Err(TryLockError::Poisoned(held)) => Some(held.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        match held {
             None => (0..count).for_each(task),
             Some(_held) => self.0.share(count, &task),
         }

@@ -3,7 +3,7 @@
 use super::adam::AdamStep;
 use super::buffer::{LANES, Line, read, write};
 use super::layer::Panel;
-use super::matmul::{Kernel, TILE, Tile, accumulate, dispatch, tiles};
+use super::matmul::{Kernel, dispatch, tiles};
 use super::packed_matrix::PackedMatrix;
 use super::shard::Shard;
 
@@ -40,7 +40,7 @@ pub(super) struct Update {
 
 dispatch!(
     /// Sums the gradient of a panel of a layer with so many inputs and outputs, and applies it.
-    train_panel, train_panel_wide, train_panel_avx2,
+    pub(super) train_panel, train_panel_wide,
     (gradient: &Gradient<'_, '_>, size: (usize, usize), panel: &mut Panel, update: Update)
 );
 
@@ -136,18 +136,18 @@ fn gradient_block<K: Kernel>(
         let (x, dy, rows) = gradient.terms(shard);
         let x = &x.data()[strip * x.capacity() * LANES..][..rows * LANES];
         let dy = &dy.data()[gradient.panel * dy.capacity() * LANES..][..rows * LANES];
-        for (first, height) in tiles(width) {
+        for (first, height) in tiles(width, K::ROWS[0]) {
             if shard + 1 == gradient.count {
                 fetch(first..first + height);
             }
-            let mut tile: Tile = [[0.0; LANES]; TILE];
-            tile[..height].copy_from_slice(&block[first..first + height]);
+            let mut sums = [K::ZEROS];
+            sums[0].as_mut()[..height].copy_from_slice(&block[first..first + height]);
             // SAFETY: both slices hold `rows` lines of 16, and first + height ≤ 16.
             unsafe {
                 let a = x.as_ptr().add(first);
-                accumulate::<K, 1, LANES>(height, a, dy.as_ptr(), rows, LANES * LANES, &mut tile);
+                K::accumulate::<1, 1, LANES>(height, a, [dy.as_ptr()], rows, LANES * LANES, &mut sums);
             }
-            block[first..first + height].copy_from_slice(&tile[..height]);
+            block[first..first + height].copy_from_slice(&sums[0].as_ref()[..height]);
         }
     }
     block

@@ -201,6 +201,12 @@ fn failing_pays_where_living_costs_and_an_end_is_no_goal() {
     assert_eq!(data.ending_pays(), Some(-1.0));
     data.rows.rew[9] = 0.0;
     assert_eq!(data.ending_pays(), None, "a goal");
+    data.rows.done.fill(false);
+    data.rows.rew.fill(-1.0);
+    (data.reading.dropped_terminals, data.reading.dropped_terminal_rewards) = (3, -3.0);
+    assert_eq!(data.ending_pays(), Some(-1.0), "the rows of ends were left out");
+    data.reading.dropped_terminal_rewards = 0.0;
+    assert_eq!(data.ending_pays(), None, "a goal whose rows were left out");
     data.rows.rew.fill(1.0);
     assert_eq!(data.ending_pays(), None, "living pays");
     let lives = |length: f64| ModelReturn { value: 0.0, unpenalised: 0.0, length, exploded: 0.0 };

@@ -8,6 +8,9 @@ use crate::error::{Error, Result};
 use crate::home::{refuse_link, write_atomic};
 use crate::nn::Tensors;
 
+/// A checkpoint and its step.
+type Numbered = (u64, Tensors);
+
 /// How many are kept: the newest, and one more should the newest turn out damaged.
 const KEPT: usize = 2;
 
@@ -49,7 +52,7 @@ impl Checkpoints {
 
     /// The newest checkpoint that is whole, and a line for each newer one that is not. One that cannot be read at this
     /// moment may be whole: it is an error, and stays where it is.
-    pub(super) fn newest(&self) -> Result<(Option<(u64, Tensors)>, Vec<String>)> {
+    pub(super) fn newest(&self) -> Result<(Option<Numbered>, Vec<String>)> {
         let mut refused = Vec::new();
         for step in steps_in(&self.dir).into_iter().rev() {
             let path = self.path(step);

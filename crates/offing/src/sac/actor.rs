@@ -9,7 +9,8 @@ use crate::nn::{
     Activation, Activations, Field, Init, Keep, MlpEnsemble, Noise, PackedMatrix, ScratchPool, Shape,
     TanhGaussianHead, Tensors, ThreadPool, Weights,
 };
-use crate::policy::{MeanPolicy, Policy, Reach};
+use crate::policy::{MeanPolicy, Policy};
+use crate::reach::Reach;
 use crate::rng::Rng;
 use crate::units::ActionRange;
 
@@ -395,7 +396,7 @@ mod tests {
         let range = refused(&|t: &mut Tensors| t.put_f32("log_std_range", &[2], vec![2.0, -5.0]));
         assert!(range.contains("found 2 and -5"), "{range}");
         refused(&|t: &mut Tensors| t.put_f32("log_std_range", &[2], vec![f32::NAN, 2.0]));
-        let huge = refused(&|t: &mut Tensors| t.put_f32("hidden.1.weight", &[20, 32], vec![1e30; 640]));
+        let huge = refused(&|t: &mut Tensors| t.put_f32("hidden.1.weight", &[20, 32], vec![1e35; 640]));
         assert!(huge.contains("infinity"), "{huge}");
     }
 

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use super::reference_of;
-use crate::algorithms::{Evaluator, Event, Registry, Session, TrainConfig, UnitsChoice};
+use crate::algorithms::{Evaluator, Event, OwnEvaluation, Registry, Session, TrainConfig, UnitsChoice};
 use crate::data::audit::teleport_rows;
 use crate::data::catalogue::Catalogue;
 use crate::data::resolve::{DataEvent, Resolver};
 use crate::data::{Dataset, ReadOptions};
+use crate::dynamics::ModelParts;
 use crate::env::{Env, EnvPool, Physics, Simulators};
 use crate::error::{Result, invalid, require};
 use crate::home::Home;
@@ -28,6 +29,12 @@ pub struct Hooks<'a> {
     pub registry: Registry,
     /// Estimators from outside this crate, by name.
     pub estimators: Vec<CustomEstimator<'a>>,
+    /// The program's own way to score policies, in place of the simulators.
+    pub own_evaluation: Option<Box<OwnEvaluation<'a>>>,
+    /// Parts of the dynamics model that the program brings itself.
+    pub parts: ModelParts,
+    /// Steps between two [`Event::Policy`], which also come with evaluations; 0: only with them. Without it, none come.
+    pub watch_every: Option<u64>,
     /// Threads to work with.
     pub threads: usize,
     /// The program that trains, for the run's provenance.
@@ -49,6 +56,9 @@ impl<'a> Hooks<'a> {
             on_event: Box::new(|_| ControlFlow::Continue(())),
             registry: Registry::default(),
             estimators: Vec::new(),
+            own_evaluation: None,
+            parts: ModelParts::default(),
+            watch_every: None,
             threads: rayon::current_num_threads(),
             program: env!("CARGO_PKG_VERSION").into(),
         }
@@ -174,7 +184,8 @@ impl<'a> Hooks<'a> {
         run: &mut RunDir,
         work: impl FnOnce(&mut Session<'_>) -> Result<T>,
     ) -> Result<T> {
-        let simulated = self.simulators.and_then(|s| Some((s, s.task_of(&data.name)?)));
+        let simulators = self.simulators.filter(|_| self.own_evaluation.is_none());
+        let simulated = simulators.and_then(|s| Some((s, s.task_of(&data.name)?)));
         let on_event = &mut *self.on_event;
         if let Some((simulators, task)) = &simulated {
             simulators.prepare(task, &mut |line| {
@@ -192,7 +203,14 @@ impl<'a> Hooks<'a> {
         session.estimators = &self.estimators;
         session.evaluator =
             simulated.as_ref().map(|_| Evaluator { envs: &envs, reference: reference_of(data, physics) });
-        if simulated.is_none() {
+        session.parts = self.parts.clone();
+        session.watch_every = self.watch_every;
+        // Reborrowed for as long as the session lives.
+        session.own_evaluation = match &mut self.own_evaluation {
+            Some(own) => Some(&mut **own),
+            None => None,
+        };
+        if simulated.is_none() && session.own_evaluation.is_none() {
             session.note("no simulator for this dataset: the policy is not scored during training");
         }
         work(&mut session)

@@ -20,6 +20,7 @@ pub use behaviour::{DATA_CARD, behaviour_score, mean_return, reference_of};
 pub use hooks::Hooks;
 pub use run_config::{DataSource, RunConfig, RunManifest, slug};
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 
 use crate::algorithms::{self, Configured, Event, Scores, TrainConfig};
@@ -194,6 +195,9 @@ fn validate(configured: &Configured, data: &Dataset, hooks: &Hooks<'_>) -> Resul
     if let Some(Ok(estimator)) = estimator.map(toml::Value::try_into::<UncertaintyConfig>) {
         estimator.validate_registered(&hooks.estimators)?;
     }
+    if let Some(model) = configured.algorithm.blocks().model {
+        model.select_parts(&hooks.parts)?;
+    }
     algorithms::validate_for(configured.algorithm.as_ref(), data)
 }
 
@@ -241,7 +245,16 @@ impl PreparedRun {
     /// # Errors
     /// As [`train`].
     pub fn run_in(self, mut run: RunDir, hooks: &mut Hooks<'_>) -> Result<Trained> {
-        match self.run_held(&mut run, hooks) {
+        let held = catch_unwind(AssertUnwindSafe(|| self.run_held(&mut run, hooks)));
+        let held = match held {
+            Ok(held) => held,
+            // A panic leaves no more behind than an error does.
+            Err(panic) => {
+                run.remove_if_empty();
+                resume_unwind(panic)
+            }
+        };
+        match held {
             // There is nothing wrong with the run itself: it can go on.
             Err(error) if error.is_out_of_space() => Err(invalid!(
                 "{error}; the last checkpoint is intact: make room, then resume with: offing train --resume {}",

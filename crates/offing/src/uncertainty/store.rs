@@ -120,12 +120,13 @@ impl Sumo {
     /// only be read costs the next run the time of indexing, nothing else: [`warning`](super::Uncertainty::warning) says so.
     ///
     /// # Errors
-    /// As [`Sumo::new`].
+    /// As [`Sumo::new`], and an index that another user can change ([`Home::check_owner`]).
     pub fn open(home: &Home, config: &SumoConfig, data: &Batch, threads: usize) -> Result<Self> {
         config.validate_for(data.len())?;
         let content = content_hash(config, data)?;
         let name = &content[..32];
         let file = home.root().join("index").join(format!("{name}.knn"));
+        [&file, &card_path(&file)].into_iter().try_for_each(|path| home.check_owner(path))?;
         let lock = home.lock("index", name);
         // A file that is damaged, outdated or of other rows under this name is no reason to stop: it is made again.
         if let Ok((kept, _)) = Self::load_as(&file, threads, Some(&content)) {

@@ -1,16 +1,19 @@
 """The native half of the package; use :mod:`offing` itself."""
 
+from collections.abc import Sequence
 from os import PathLike
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 __version__: str
+COMMAND: list[str]
 
 TASKS: list[str]
 
-F32 = NDArray[np.float32]
-F64 = NDArray[np.float64]
+F32: TypeAlias = NDArray[np.float32]
+F64: TypeAlias = NDArray[np.float64]
 
 class Index:
     def __init__(self, x: F32, metric: str = "euclidean", threads: int | None = None) -> None: ...
@@ -29,19 +32,25 @@ class Index:
     @property
     def nbytes(self) -> int: ...
 
-Steps = tuple[F32, F32, F32, F32 | None]
+Steps: TypeAlias = tuple[F32, F32, F32, F32 | None]
 
 class Sumo:
     def __init__(self, steps: Steps, settings: str, threads: int) -> None: ...
     def score(self, steps: Steps) -> F32: ...
     def support(self, steps: Steps, count: int) -> tuple[F32, tuple[F32, NDArray[np.uint32]]]: ...
     def truncate(self, steps: Steps, alpha: float) -> NDArray[np.bool_]: ...
+    def exceeds(self, steps: Steps, threshold: float) -> NDArray[np.bool_]: ...
+    def quantile(self, share: float) -> float: ...
+    def gradient(self, steps: Steps) -> tuple[F32, F32, F32, F32]: ...
     def epsilon(self, alpha: float) -> tuple[float, float]: ...
     def penalise(self, rewards: F32, u: F32, lam: float, reward_range: float | None) -> F32: ...
     def __len__(self) -> int: ...
 
 class Policy:
     def __init__(self, path: str | PathLike[str]) -> None: ...
+    @staticmethod
+    def from_bytes(bytes: bytes) -> Policy: ...
+    def to_bytes(self) -> bytes: ...
     def act(self, obs: F32, seed: int | None) -> F32: ...
     @property
     def obs_dim(self) -> int: ...
@@ -64,33 +73,52 @@ class Simulator:
     @property
     def horizon(self) -> int: ...
 
+Columns: TypeAlias = dict[str, object]
+
 def address(array: F32) -> int: ...
 def main(args: list[str]) -> int: ...
-def train(
-    algorithm: str,
-    data: str | dict[str, object],
-    *,
-    dir: PathLike[str],
-    seed: int,
-    profile: str | None,
-    preset: str | None,
-    rows: int | None,
-    settings: list[str],
-    threads: int | None,
-    quiet: bool,
-) -> PathLike[str]: ...
+def train(request: dict[str, object], host: object) -> str: ...
+def check_estimator(estimator: object, columns: Columns) -> str | None: ...
 def calibrate(
-    dataset: str,
+    data: str | Columns,
     *,
     estimators: list[str],
+    custom: Sequence[tuple[str, object]],
     seeds: int,
     profile: str | None,
     rows: int | None,
     dir: PathLike[str],
     settings: list[str],
     threads: int | None,
-    quiet: bool,
 ) -> str: ...
-def write_dataset(columns: dict[str, object], path: str | PathLike[str], format: str) -> None: ...
-def load_dataset(name: str) -> dict[str, object]: ...
+def rank(
+    runs: Sequence[PathLike[str]],
+    *,
+    data: str | Columns | None,
+    online: int,
+    seed: int,
+    steps: int | None,
+    length: int | None,
+    gamma: float | None,
+    threads: int | None,
+) -> str: ...
+def audit(data: str | Columns) -> tuple[str, str]: ...
+def reproduce(
+    name: str,
+    *,
+    profile: str,
+    seeds: int | None,
+    only: list[str],
+    columns: list[str],
+    rows: int | None,
+    settings: list[str],
+    dir: PathLike[str] | None,
+    out: PathLike[str] | None,
+    threads: int | None,
+) -> tuple[str, str]: ...
+def write_report(run: PathLike[str]) -> str: ...
+def read_config(run: PathLike[str]) -> str: ...
+def write_dataset(columns: Columns, path: str | PathLike[str], format: str) -> None: ...
+def load_dataset(name: str, columns: str | None) -> tuple[dict[str, Any], list[str]]: ...
+def assemble(columns: Columns) -> dict[str, Any]: ...
 def make_dataset(name: str, rows: int, seed: int, physics: str, threads: int | None) -> str: ...

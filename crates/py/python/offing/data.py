@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +19,16 @@ from offing._arrays import column, matrix
 _COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminals", "timeouts")
 
 
+class DataWarning(UserWarning):
+    """A choice that was made in reading data, or something odd about them."""
+
+
 class Dataset:
     """Transitions (s, a, r, s') in the order they were logged, under D4RL's names.
 
     ``terminals`` marks steps after which the task was over, ``timeouts`` those at which the log was merely cut. Without
     ``next_observations`` they follow from the next row; a next observation is never the first of another episode.
+    Columns are plain arrays: change them, and the next training or study sees the change.
 
     >>> import numpy as np
     >>> log = Dataset(
@@ -40,7 +49,7 @@ class Dataset:
         timeouts: Any = None,
         *,
         name: str = "dataset",
-        path: str | Path | None = None,
+        path: str | os.PathLike[str] | None = None,
     ) -> None:
         self.name = name
         self.path = None if path is None else Path(path)
@@ -72,9 +81,23 @@ class Dataset:
         """Names of the columns, so that ``dict(dataset)`` works."""
         return _COLUMNS
 
+    def transitions(self) -> dict[str, Any]:
+        """Name and columns as a training sees them: with next observations, without rows that have none."""
+        found = _offing.assemble(self.columns())
+        found.pop("episode_starts")
+        return found
+
     def columns(self) -> dict[str, Any]:
-        """Name and columns as the native half takes them."""
-        return {"name": self.name, **{key: self[key] for key in _COLUMNS}}
+        """Name and columns as the native half takes them: as they are now, whatever was put in their place."""
+        columns = {"observations": matrix, "actions": matrix, "rewards": column, "next_observations": matrix}
+        now: dict[str, Any] = {"name": self.name}
+        for key in _COLUMNS:
+            value = getattr(self, key)
+            if key in columns:
+                now[key] = None if value is None else columns[key](value, key)
+            else:
+                now[key] = self._flags(value, key)
+        return now
 
     def __repr__(self) -> str:
         shape = f"{len(self):,} rows, {self.observations.shape[1]} observed, {self.actions.shape[1]} acted"
@@ -101,9 +124,48 @@ class Dataset:
         return minari.load_dataset(dataset_id)
 
 
-def load_dataset(name: str | Path) -> Dataset:
-    """A dataset by path (D4RL .hdf5, Minari folder, .npz, .parquet, .csv), D4RL or Minari id, or name of a made set."""
-    found: dict[str, Any] = _offing.load_dataset(str(name))
+#: What stands for data: a dataset, a mapping of columns, a path, an id or a name, or a d3rlpy ``MDPDataset``.
+DataLike: TypeAlias = Union[str, "os.PathLike[str]", Dataset, Mapping[str, Any], Any]
+
+
+def as_dataset(data: DataLike) -> Dataset:
+    """Data as a :class:`Dataset`, read where it is a path or a name.
+
+    >>> as_dataset({"observations": np.zeros((4, 3)), "actions": np.zeros((4, 1)), "rewards": np.ones(4)})
+    Dataset(dataset: 4 rows, 3 observed, 1 acted)
+    """
+    if isinstance(data, Dataset):
+        return data
+    if isinstance(data, (str, os.PathLike)):
+        return load_dataset(data)
+    if isinstance(data, Mapping):
+        unknown = set(data) - {*_COLUMNS, "name"}
+        if unknown:
+            raise ValueError(f"data: wanted {', '.join(_COLUMNS)}, found {', '.join(map(str, sorted(unknown, key=str)))}")
+        return Dataset(**data)
+    if hasattr(data, "episodes") and hasattr(data, "transition_count"):
+        from offing.compat.d3rlpy import from_mdp_dataset
+
+        return from_mdp_dataset(data)
+    raise TypeError(f"data: wanted a Dataset, a mapping of columns, a path or a name, found {type(data).__name__}")
+
+
+def load_dataset(
+    name: str | os.PathLike[str], *, columns: Mapping[str, str | Sequence[str]] | None = None
+) -> Dataset:
+    """A dataset by path (D4RL .hdf5, Minari folder, .npz, .parquet, .csv), D4RL or Minari id, or name of a made set.
+
+    ``columns`` says which columns of a table hold what, where their names do not: ``{"obs": ["t_in", "p_tank"], "act": "valve",
+    "rew": "yield"}``, and ``next_obs``, ``done``, ``timeout``, ``episode``, ``step`` where there are such columns.
+    """
+    given = None
+    if columns is not None:
+        lists = ("obs", "act", "next_obs")
+        one = {key: [value] if key in lists and isinstance(value, str) else value for key, value in columns.items()}
+        given = json.dumps({key: list(value) if key in lists else value for key, value in one.items()})
+    found, notes = _offing.load_dataset(os.fspath(name), given)
+    for note in notes:
+        warnings.warn(DataWarning(note), stacklevel=2)
     found.pop("episode_starts")
     title = found.pop("name")
     return Dataset(**found, name=title, path=name if Path(name).exists() else None)

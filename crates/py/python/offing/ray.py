@@ -100,9 +100,7 @@ class _Shard:
 def run_grid(name: str, words: Sequence[str] = (), threads: int = 1) -> int:
     """Runs the cells of ``offing reproduce NAME WORDS…`` on the cluster and collects; the exit code of the collection."""
     base = ["reproduce", name, *words]
-    listed = subprocess.run(
-        [sys.executable, "-m", "offing", *base, "--list-cells", "--json"], capture_output=True, text=True
-    )
+    listed = subprocess.run([*_offing.COMMAND, *base, "--list-cells", "--json"], capture_output=True, text=True)
     if listed.returncode != 0:
         raise ValueError(listed.stderr.strip().removeprefix("error: "))
     cells = [json.loads(line) for line in listed.stdout.splitlines()]
@@ -120,7 +118,7 @@ def run_grid(name: str, words: Sequence[str] = (), threads: int = 1) -> int:
         except ray.exceptions.RayError as error:
             trouble = f"failed: {str(error).strip().splitlines()[0]}"
         print(f"· {cell['id']}: {trouble or 'done'} ({len(cells) - len(waiting)} of {len(cells)})", flush=True)
-    return subprocess.run([sys.executable, "-m", "offing", *base, "--collect"]).returncode
+    return subprocess.run([*_offing.COMMAND, *base, "--collect"]).returncode
 
 
 def _run_cell(base: list[str], cell: str, threads: int, cwd: str, places: dict[str, str]) -> str | None:
@@ -133,7 +131,7 @@ def _run_cell(base: list[str], cell: str, threads: int, cwd: str, places: dict[s
         for key in PLACES:
             os.environ.pop(key, None)
         os.environ.update(places)
-        code = _offing.run(["-q", *base, "--cell", cell], True, threads)
+        code = _offing.main(["-q", "--threads", str(threads), *base, "--cell", cell])
     except (OSError, RuntimeError, ValueError) as error:
         return f"failed: {error}"
     return None if code == 0 else f"failed with exit code {code}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,15 @@ class Index:
     def __len__(self) -> int:
         return len(self._native)
 
+    def __repr__(self) -> str:
+        return f"Index({len(self):,} rows of {self.dim} columns, {self.metric})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "index"
+            self._native.save(path)
+            return _unpickle, (path.read_bytes(),)
+
     @property
     def dim(self) -> int:
         """Columns of a row."""
@@ -76,3 +86,10 @@ class Index:
     def nbytes(self) -> int:
         """Bytes of the index, its rows included."""
         return self._native.nbytes
+
+
+def _unpickle(content: bytes) -> Index:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "index"
+        path.write_bytes(content)
+        return Index.load(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from offing import _offing
 from offing._arrays import column, count, matrix, threads_or_all
 
-_F32 = NDArray[np.float32]
-_Steps = tuple[_F32, _F32, _F32, "_F32 | None"]
+_F32: TypeAlias = NDArray[np.float32]
+_Steps: TypeAlias = tuple[_F32, _F32, _F32, "_F32 | None"]
 
 
 class Sumo:
@@ -77,6 +77,22 @@ class Sumo:
     ) -> NDArray[np.bool_]:
         """Which rows to cut: u > ε. Searches for yes or no only."""
         return self._native.truncate(self._steps(obs, act, next_obs, rewards), alpha)
+
+    def max_loo(self) -> float:
+        """The dataset's largest leave-one-out u: what makes this usable as ``train(…, estimator=sumo)``, with the next three."""
+        return self.epsilon(1.0)
+
+    def exceeds(self, obs: Any, act: Any, next_obs: Any, threshold: float) -> NDArray[np.bool_]:
+        """Which rows have u > ``threshold``. Searches for yes or no only."""
+        return self._native.exceeds(self._steps(obs, act, next_obs, None), threshold)
+
+    def quantile(self, share: float) -> float:
+        """The leave-one-out u that this share of the dataset's rows stay below."""
+        return self._native.quantile(share)
+
+    def gradient(self, obs: Any, act: Any, next_obs: Any) -> tuple[_F32, _F32, _F32, _F32]:
+        """u of each row, and its gradients by s, a and s': away from the nearest logged transition."""
+        return self._native.gradient(self._steps(obs, act, next_obs, None))
 
     def penalty(
         self, rewards: Any, u: Any, lam: float = 1.0, reward_range: float | None = None

@@ -16,7 +16,7 @@ use super::comparison::Comparison;
 use super::experiment::CalibrationGrid;
 use super::{Grid, GridKind};
 use crate::Runtime;
-use crate::calibrate::{FinishedStudy, StudyRequest, StudySummary, run_study, study_settings};
+use crate::calibrate::{FinishedStudy, OwnStudy, StudyRequest, StudySummary, run_study, study_settings};
 
 pub(super) use table::BASELINE;
 
@@ -45,7 +45,9 @@ impl GridKind for CalibrationGrid {
             estimators: self.columns.iter().map(|c| (c.name.clone(), c.estimator.clone())).collect(),
             dir: grid.dir.clone(),
         };
-        let Some(FinishedStudy { study, data, provenance }) = run_study(runtime, &request)? else {
+        let Some(FinishedStudy { study, data, provenance }) =
+            run_study(runtime, &request, &OwnStudy::default())?
+        else {
             return Ok(None);
         };
         let values = values(&study);

@@ -8,6 +8,7 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use offing::home::refuse_link;
 
 use super::super::{Cell, CellState, Grid};
 use super::grid_command;
@@ -73,6 +74,7 @@ impl Local<'_> {
     fn start(&self, place: usize, cell: Cell) -> Result<RunningCell> {
         let path = self.grid.store.log(&cell);
         let parent = path.parent().unwrap_or(&path);
+        refuse_link(&path)?;
         std::fs::create_dir_all(parent)
             .and_then(|()| File::options().create(true).append(true).open(&path))
             .and_then(|log| Ok((log.try_clone()?, log)))

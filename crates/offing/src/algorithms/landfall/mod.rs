@@ -25,8 +25,9 @@ use super::Algorithm;
 use super::config::Blocks;
 use super::follow::{MeanActions, longest_episode};
 use super::lambda_return::Fate;
+use super::record::Metrics;
 use super::returns::Returns;
-use super::session::{Metrics, Session};
+use super::session::Session;
 use super::train_loop::{Checkpoint, TrainLoop};
 use crate::batch::{Batch, Mat};
 use crate::dynamics::Ensemble;
@@ -58,6 +59,13 @@ impl Algorithm for LandfallConfig {
         let (starts, batch) = (self.unroll.starts, self.train.batch);
         let fits = (1..=batch).contains(&starts);
         ensure(fits, "unroll.starts", &format!("from 1 to {batch} (train.batch)"), starts)?;
+        let own = self.model.dynamics.as_deref();
+        ensure(
+            own.is_none(),
+            "model.dynamics",
+            "none, as Landfall differentiates the model",
+            own.unwrap_or(""),
+        )?;
         ensure(self.unroll.length > 0, "unroll.length", "at least 1", self.unroll.length)?;
         let UnrollConfig { lambda, noise, own_states, gather_every, .. } = self.unroll;
         ensure(noise >= 0.0 && noise.is_finite(), "unroll.noise", "a number from 0", noise)?;
@@ -190,13 +198,15 @@ impl Algorithm for LandfallConfig {
             }
             found.check(step.index)?;
             let losses = Losses { critic: found.critic, actor: found.actor, q: found.q, ..Losses::default() };
+            let policy =
+                || standardiser.fold(&if warm { state.agent.actor.clone() } else { state.agent.policy() });
             if train.finish_step(losses) {
-                let policy =
-                    standardiser.fold(&if warm { state.agent.actor.clone() } else { state.agent.policy() });
+                let policy = policy();
                 let metrics =
                     self.metrics(train.session, &model, &policy, &state.found, &returns, step.index)?;
                 train.evaluate(&policy, metrics)?;
             }
+            train.show_policy(|| Ok(policy()))?;
         }
         let policy = standardiser.fold(&state.agent.policy());
         Ok(train.finish(&policy)?.then_some(policy))

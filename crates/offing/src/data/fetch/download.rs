@@ -12,7 +12,7 @@ use super::by_hand::{cannot_fetch, shown};
 use super::http::{Answer, Attempt, Client, Failure, Part};
 use super::{Events, FetchEvent, Mirrors, Patience, RemoteFile};
 use crate::error::{Error, Result, bad_file, require};
-use crate::home::{refuse_link, sync_dir};
+use crate::home::{make_own_dir, own_file, refuse_link, sync_dir};
 
 /// The most that is taken of a file whose length nobody knows beforehand.
 const LONGEST_UNKNOWN: u64 = 4 << 30;
@@ -207,7 +207,7 @@ impl Partial {
         let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         require!(!name.is_empty(), "wanted the path of a file to write, found `{}`", target.display());
         let parent = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(parent).map_err(|e| Error::io(parent, "create the directory", e))?;
+        make_own_dir(parent).map_err(|e| Error::io(parent, "create the directory", e))?;
         let beside = |ending: &str| parent.join(format!("{name}{ending}"));
         let partial = Self { path: beside(".partial"), etag: beside(".partial.etag") };
         // Its name is known beforehand, so that a download can go on: nobody shall have put a link there.
@@ -236,7 +236,7 @@ impl Partial {
             Some(etag) => fs::write(&self.etag, format!("{source}\n{etag}\n")).map_err(cannot)?,
             None => remove(&self.etag)?,
         }
-        File::create(&self.path).map_err(cannot)
+        own_file().create(true).truncate(true).open(&self.path).map_err(cannot)
     }
 
     fn cannot_write(&self, error: std::io::Error, missing: Option<u64>) -> Failure {

@@ -1,7 +1,7 @@
 //! NumPy archives (`np.savez`, `np.savez_compressed`) with D4RL's keys.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
@@ -84,7 +84,9 @@ pub(super) fn load<'a>(path: &'a Path, key: &'a str) -> Result<StoredArray<'a>> 
     let with_ending = format!("{key}.npy");
     let name = if archive.index_for_name(&with_ending).is_some() { &with_ending } else { key };
     let entry = archive.by_name(name).map_err(|e| damaged_key(path, key, "a readable entry", e))?;
-    npy::read_array(entry, path, key)
+    // No further than the archive says, which is what was held against the memory; the entry may unpack to more.
+    let size = entry.size();
+    npy::read_array(entry.take(size), path, key)
 }
 
 /// Writes `data` as `np.savez_compressed` would, with D4RL's keys and types. It cannot hold [`Dataset::meta`].

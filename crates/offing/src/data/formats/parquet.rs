@@ -23,6 +23,7 @@ use super::super::options::ReadOptions;
 use super::cells::{Cells, Labels, LoadedColumns, Precision};
 use super::parquet_footer::check_depth;
 use super::parquet_kinds::{Kind, big_endian, scaled};
+use super::parquet_pages;
 use super::parquet_write::{META_PREFIX, write};
 use super::table::{LoadedTable, TableLayout};
 use super::text_numbers::flag;
@@ -52,7 +53,9 @@ fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
     let wanted = layout.wanted();
     let names: HashSet<&String> = wanted.iter().map(|(name, _)| name).collect();
     let is_wanted = |index: &usize| names.contains(&table.leaves[*index]);
-    check_fits(path, bytes_of(&table.reader, (0..table.leaves.len()).filter(is_wanted)), options)?;
+    let leaves = || (0..table.leaves.len()).filter(is_wanted);
+    let needed = bytes_of(path, &table.reader, 0..table.reader.num_row_groups(), leaves)?;
+    check_fits(path, needed, options)?;
     let groups = 0..table.reader.num_row_groups();
     let load = |(name, precision): (String, Precision)| {
         let cells = table.load(&name, precision, groups.clone(), options)?;
@@ -120,14 +123,25 @@ impl ParquetTable {
     }
 }
 
-/// What the entries of these columns take in memory: four bytes each, and as many for a copy.
-pub(super) fn bytes_of(
+/// What reading these columns of these row groups takes: what their footer says or what their pages say, whichever is more.
+pub(super) fn bytes_of<I: Iterator<Item = usize>>(
+    path: &Path,
     reader: &SerializedFileReader<File>,
-    columns: impl Iterator<Item = usize> + Clone,
-) -> u64 {
-    let groups = reader.metadata().row_groups().iter();
-    let entries = groups.flat_map(|group| columns.clone().map(|index| group.column(index).num_values()));
-    entries.fold(0, |total: u64, count| total.saturating_add(8u64.saturating_mul(count.max(0) as u64)))
+    groups: Range<usize>,
+    columns: impl Fn() -> I,
+) -> Result<u64> {
+    let mut file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
+    let mut total = 0u64;
+    for group in &reader.metadata().row_groups()[groups] {
+        for index in columns() {
+            let chunk = group.column(index);
+            let claimed = 8u64.saturating_mul(chunk.num_values().max(0) as u64);
+            let name = chunk.column_path().string();
+            total =
+                total.saturating_add(claimed.max(parquet_pages::bytes_of(path, &mut file, &name, chunk)?));
+        }
+    }
+    Ok(total)
 }
 
 /// One column of the file.
@@ -158,6 +172,8 @@ impl ParquetColumn<'_> {
     /// The entries of all rows, and how many each row has when they are lists.
     pub(super) fn load_with_width(&self, precision: Precision) -> Result<(Cells, Option<usize>)> {
         self.check_places()?;
+        let needed = bytes_of(self.path, self.reader, self.groups.clone(), || [self.index].into_iter())?;
+        check_fits(self.path, needed, self.options)?;
         let is_label = precision == Precision::Label;
         let is_list = match (self.descriptor.max_rep_level(), is_label) {
             (0, _) => false,

@@ -45,8 +45,9 @@ impl<'a> ParquetArrays<'a> {
 
     /// Makes sure that the columns fit into what memory there is by now.
     pub(super) fn check_size(&self, keys: &[&str]) -> Result<()> {
-        let wanted = (0..self.keys.len()).filter(|&index| keys.contains(&self.keys[index].as_str()));
-        check_fits(self.path, bytes_of(&self.reader, wanted), self.options)
+        let wanted = || (0..self.keys.len()).filter(|&index| keys.contains(&self.keys[index].as_str()));
+        let needed = bytes_of(self.path, &self.reader, 0..self.reader.num_row_groups(), wanted)?;
+        check_fits(self.path, needed, self.options)
     }
 
     /// The keys of columns that hold a number or a list of numbers in each row.

@@ -1,5 +1,5 @@
 //! The footer of a Parquet file, looked at before the library decodes it: that calls itself once for each level of the schema,
-//! and a schema of thousands of levels would overflow the stack, which no error can report.
+//! and a schema of thousands of levels would overflow the stack, which no error can report. [`Thrift`] reads page headers, too.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -38,8 +38,17 @@ pub(super) fn check_depth(path: &Path, file: &mut File) -> Result<()> {
 }
 
 /// Thrift's compact protocol, as far as it takes to find one list and pass over the rest.
-struct Thrift<'a> {
-    bytes: &'a [u8],
+pub(super) struct Thrift<'a> {
+    /// What has not been read.
+    pub(super) bytes: &'a [u8],
+}
+
+/// What a page's header says: lengths in bytes and the number of values, missing ones included. Nothing is true of it yet.
+#[derive(Default)]
+pub(super) struct PageHeader {
+    pub(super) uncompressed: i64,
+    pub(super) compressed: i64,
+    pub(super) values: i64,
 }
 
 // Types of the protocol.
@@ -74,6 +83,32 @@ impl Thrift<'_> {
             }
         }
         Some(deepest)
+    }
+
+    /// Fields 2 and 3 of a page's header, and the number of values in field 5 (data), 7 (dictionary) or 8 (data, version 2).
+    pub(super) fn page_header(&mut self) -> Option<PageHeader> {
+        let (mut field, mut header) = (0, PageHeader::default());
+        while let Some(kind) = self.field(&mut field)? {
+            match (field, kind) {
+                (2, I32) => header.uncompressed = unzigzag(self.varint()?),
+                (3, I32) => header.compressed = unzigzag(self.varint()?),
+                (5 | 7 | 8, STRUCT) => header.values = header.values.saturating_add(self.first_number()?),
+                _ => self.skip(kind, 0)?,
+            }
+        }
+        Some(header)
+    }
+
+    /// Field 1 of a structure.
+    fn first_number(&mut self) -> Option<i64> {
+        let (mut field, mut number) = (0, 0);
+        while let Some(kind) = self.field(&mut field)? {
+            match (field, kind) {
+                (1, I32) => number = unzigzag(self.varint()?),
+                _ => self.skip(kind, 0)?,
+            }
+        }
+        Some(number)
     }
 
     /// Field 5 of an element.

@@ -1,15 +1,15 @@
-"""SUMO in your own PyTorch code: the penalty of a MOPO rollout, and what max-aleatoric would have said.
-
-Run it cell by cell, or as a whole: ``python docs/sumo_in_pytorch.py``. It needs offing and torch. First it generates a
-hopper dataset of 20,000 steps in the simulator (a few seconds). The model is deliberately small, written as MOPO-like
-code bases write theirs; it knows nothing of offing.
-"""
+# %% [markdown]
+# # SUMO inside somebody's PyTorch code
+# The penalty of a MOPO rollout, and what max-aleatoric would have said. It needs offing and torch. First it generates a hopper
+# dataset of 20,000 steps in the simulator (a few seconds). The model is deliberately small, written as MOPO-like code bases such as
+# OfflineRL-Kit write theirs; it knows nothing of offing.
 
 # %% Logged data: any arrays will do; here the simulator records them.
 import numpy as np
 import torch
 
 import offing
+from offing.compat.torch import SumoPenalty
 from offing.gym import SimEnv
 
 torch.manual_seed(0)
@@ -52,10 +52,11 @@ for step in range(1000):
 
 # %% MOPO's rollout with SUMO's penalty (Eq. 6). This is the part to copy: three lines of it are offing's.
 sumo = offing.Sumo(obs, act, nxt, rew)  # 1. index the data once
+penalty = SumoPenalty(sumo, lam=1.0)
 
 
 @torch.no_grad()
-def rollout(policy, s, length=5, lam=1.0):
+def rollout(policy, s, length=5):
     steps = []
     for _ in range(length):
         a = policy(s)
@@ -63,10 +64,10 @@ def rollout(policy, s, length=5, lam=1.0):
         one = torch.randint(len(model.members), (len(s),)), torch.arange(len(s))  # a member for each row
         found = mean[one] + torch.randn_like(mean[0]) * (0.5 * log_var[one]).exp()
         s2, r = s + found[:, :-1], found[:, -1]
-        u = sumo(s, a, s2)  # 2. how far is this step from everything logged?
-        penalised = sumo.penalty(r, u, lam=lam)  # 3. r − λ·û
+        u = penalty.score(s, a, s2)  # 2. how far is this step from everything logged?
+        penalised = penalty(s, a, s2, r)  # 3. r − λ·û
         aleatoric = (0.5 * log_var).exp().norm(dim=-1).amax(0)  # what MOPO would have used
-        steps.append((s, a, torch.from_numpy(penalised), s2, torch.from_numpy(u), aleatoric))
+        steps.append((s, a, penalised, s2, u, aleatoric))
         s = s2
     return [torch.cat(column) for column in zip(*steps)]
 

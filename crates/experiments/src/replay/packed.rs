@@ -1,30 +1,11 @@
-//! A replay as one self-contained page: data, style and script in a single file.
+//! Numbers of a page as text.
 
-use anyhow::Result;
 use serde::Serializer;
 
-use super::Replay;
 use super::scene::Frame;
 
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
-
-/// The page.
-pub(super) fn html(replay: &Replay) -> Result<String> {
-    // `<` could end the script element that holds the data.
-    let data = serde_json::to_string(replay)?.replace('<', "\\u003c");
-    let title = replay.title.replace('&', "&amp;").replace('<', "&lt;");
-    Ok(format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n\
-         <body>\n<main>\n<h1>{title}</h1>\n<div id=\"tracks\"></div>\n</main>\n\
-         <script id=\"replay\" type=\"application/json\">{data}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n"
-    ))
-}
-
 /// Frames as base64 of little-endian 32-bit integers: a third of the size of decimal numbers.
-pub(super) fn packed<S: Serializer>(frames: &[Frame], out: S) -> Result<S::Ok, S::Error> {
+pub(super) fn frames<S: Serializer>(frames: &[Frame], out: S) -> Result<S::Ok, S::Error> {
     let bytes: Vec<u8> = frames.iter().flatten().flatten().flat_map(|x| x.to_le_bytes()).collect();
     out.serialize_str(&base64(&bytes))
 }
