@@ -39,8 +39,10 @@ docs-run:
 	cargo build -q --locked -p offing-cli
 	$(PYTHON) scripts/run_docs.py --offing $${CARGO_TARGET_DIR:-target}/debug/offing --simulator $${CARGO_TARGET_DIR:-target}/tmp/home
 
-# Rewrites the tables in docs/ that come from doc comments, defaults and presets; `rust-test` fails when they are not current.
+# Rewrites the tables in docs/ that come from doc comments, defaults and presets, and the figures that come from committed numbers;
+# `rust-test` and `docs-check` fail when they are not current.
 docs-update:
+	$(PYTHON) scripts/readme_figures.py
 	OFFING_UPDATE_DOCS=1 cargo test -q -p offing --locked --test generated_docs
 
 # h5py, Minari, PyArrow and Gymnasium are the judges of the files and simulators; they live in a virtual environment.

@@ -66,7 +66,9 @@ pub(crate) fn whole_words(text: &str, width: Option<u16>, hanging: &str) -> Stri
 
 /// One line about what went wrong.
 pub(crate) fn complain(line: &str) {
-    eprintln!("{} {}", Style::new().red().bold().for_stderr().apply_to("error:"), plain(line));
+    let line = whole_words(&format!("error: {}", plain(line)), stderr_width(), "  ");
+    let text = line.strip_prefix("error:").unwrap_or(&line);
+    eprintln!("{}{text}", Style::new().red().bold().for_stderr().apply_to("error:"));
 }
 
 /// Commands to go on with, each with what it is for, on stdout below the results.
