@@ -372,7 +372,9 @@ impl Replay {
                 passed += data.episodes[*index].len();
                 passed as f64 >= rank * all as f64 && passed > 0
             };
-            let Some(&(index, _)) = order.iter().find(reached) else { bail!("{}: has no episode to show", data.name) };
+            let Some(&(index, _)) = order.iter().find(reached) else {
+                bail!("{}: has no episode to show", data.name)
+            };
             let rows = data.episodes[index].clone();
             let shown = rows.start..rows.end.min(rows.start + steps);
             let states = envs.with(|env| logged_states(env, data, shown.clone(), self.view.hidden(task)))?;
@@ -385,7 +387,7 @@ impl Replay {
             let which = match rank {
                 r if *r >= 1.0 => "best episode",
                 r if *r <= 0.0 => "worst episode",
-                _ => "typical episode",,
+                _ => "typical episode",
             };
             let name = format!("the data, {which} ({index})");
             let track = Track { repeat: true, ..self.track(envs, &episode, name, task)? };
