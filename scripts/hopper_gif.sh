@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# docs/images/hopper.gif: hopper before and after, from a finished Landfall run on hopper-medium-replay. On the left the median
+# docs/images/hopper.gif: hopper before and after, from a finished Landfall run on hopper-medium-replay. On the left a typical
 # episode of the data, on the right the learnt policy, with the model's imagination as an outline in the colour of u.
 #
 #     scripts/hopper_gif.sh runs/landfall/hopper-medium-replay/s0-…

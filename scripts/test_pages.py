@@ -12,7 +12,7 @@ from browser import Browser, program
 from built import offing
 
 # Small networks, few steps: what is tested is the page.
-SMALL = ["model.ensemble.hidden=[16]", "model.ensemble.max_epochs=2", "sac.hidden=[16]", "rollout.starts=50", "rollout.length=2",
+SMALL = ["model.ensemble.hidden=[16]", "model.ensemble.decay=[0.0,0.0]", "model.ensemble.max_epochs=2", "sac.hidden=[16]", "rollout.starts=50", "rollout.length=2",
          "rollout.every=20", "train.episodes=1", "train.evaluate_every=10", "train.batch=16", "model.termination.kind=never"]  # fmt: skip
 
 
@@ -148,7 +148,7 @@ def test_every_page_of_the_repository_has_one_look(runs: pathlib.Path) -> None:
     pages = [runs / f"{name}.html" for name in ("audit", "against", "dynamics")]
     offing("-q", "data", "audit", data, "-o", pages[0])
     offing("-q", "data", "audit", data, "--against", data, "-o", pages[1])
-    few = ["--set", "model.max_epochs=1", "--set", "model.hidden=[8]", "--windows", 5]
+    few = ["--set", "model.max_epochs=1", "--set", "model.hidden=[8]", "--set", "model.decay=[0.0,0.0]", "--windows", 5]
     succeeded("dynamics", data, *few, "--report", pages[2])
     with Browser(400) as browser:
         for page in pages:

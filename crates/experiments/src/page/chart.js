@@ -205,7 +205,9 @@ class Chart {
     const texts = y.ticks().map(tickText), left = options.compact ? 44 : 12 + 7.2 * Math.max(...texts.map((t) => t.length), 1);
     const from = plot.curve || this.xs.length < 2 ? [0] : [];
     const x = new Scale(all((l) => l.x).concat(plot.x.log ? [] : from), plot.x.log, left, width - 14, Math.max(width / 110, 3));
-    if (options.compact && !plot.x.log) [x.low, x.high] = [0, this.xs.at(-1) || 1];
+    // Along x an axis ends where the data do.
+    const along = all((l) => l.x).concat(from), ends = [Math.min(...along), Math.max(...along)];
+    if (!plot.x.log && ends[1] > ends[0]) [x.low, x.high] = options.compact ? [0, this.xs.at(-1)] : ends;
     Object.assign(this, { x, y, drawn: shown, size: [width, height] });
     const picture = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, tabindex: 0, role: "img", "aria-label": this.summary() });
     y.ticks().forEach((tick, i) => {

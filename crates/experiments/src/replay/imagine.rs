@@ -128,6 +128,11 @@ impl Imagined {
         Some((self.frames.get(frame)?, share))
     }
 
+    /// Whether the model was started again from the real state at that frame.
+    pub(super) fn starts_at(&self, frame: usize) -> bool {
+        frame.is_multiple_of(self.horizon)
+    }
+
     /// Draws the imagined bodies: the root moves on as the simulator would move it, from where the real one was at the start.
     pub(super) fn draw(
         &mut self,

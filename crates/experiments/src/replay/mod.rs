@@ -322,7 +322,7 @@ impl Replay {
                 "The learnt policy in the simulator, and the same actions in its learnt model; beside it, what the data hold."
             }
             [first, ..] if first.repeat => {
-                "Episodes of the data: the best, the one in the middle and the worst by their return."
+                "Episodes of the data: the best, a typical one (the median row's) and the worst by their return."
             }
             [_] => "One episode in the simulator, with the policy's mean actions.",
             _ => "The learnt policy in the simulator; beside it, what the data hold.",
@@ -350,7 +350,8 @@ impl Replay {
         Ok(Track { name, about, frames, rewards, ended, repeat: false, imagined: None })
     }
 
-    /// Logged episodes, by the rank of their return: 1 the best, 0.5 the one in the middle.
+    /// Logged episodes, by where a row's episode ranks by its return: 1 the best, 0.5 the one that the median row is from. Rows
+    /// count, not episodes: most episodes of a poor policy are over before there is anything to see.
     fn add_logged(
         &mut self,
         envs: &EnvPool<'_>,
@@ -364,9 +365,16 @@ impl Replay {
         };
         let mut order: Vec<(usize, f64)> = data.episodes.iter().map(total).enumerate().collect();
         order.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let all: usize = data.episodes.iter().map(|rows| rows.len()).sum();
         for rank in ranks {
-            let place = (rank * (order.len() - 1) as f64).round() as usize;
-            let (index, _) = order[place];
+            let mut passed = 0;
+            let reached = |(index, _): &&(usize, f64)| {
+                passed += data.episodes[*index].len();
+                passed as f64 >= rank * all as f64 && passed > 0
+            };
+            let Some(&(index, _)) = order.iter().find(reached) else {
+                bail!("{}: has no episode to show", data.name)
+            };
             let rows = data.episodes[index].clone();
             let shown = rows.start..rows.end.min(rows.start + steps);
             let states = envs.with(|env| logged_states(env, data, shown.clone(), self.view.hidden(task)))?;
@@ -379,7 +387,7 @@ impl Replay {
             let which = match rank {
                 r if *r >= 1.0 => "best episode",
                 r if *r <= 0.0 => "worst episode",
-                _ => "median episode",
+                _ => "typical episode",
             };
             let name = format!("the data, {which} ({index})");
             let track = Track { repeat: true, ..self.track(envs, &episode, name, task)? };

@@ -20,13 +20,15 @@ const UNCHANGED: u8 = 255;
 /// Endings of files that this module writes.
 pub(super) const ENDINGS: [&str; 3] = ["gif", "webp", "mp4"];
 
-/// The steps to show, and how long each stays, in hundredths of a second.
+/// The steps to show, and how long each stays, in hundredths of a second. Bodies with a short step hop faster than eyes
+/// follow: they are shown at half their speed.
 fn steps(replay: &Replay) -> (Vec<usize>, u16) {
     let longest = replay.tracks.iter().map(|t| t.frames.len()).max().unwrap_or(0);
-    let every = (1.0 / (RATE * replay.interval)).max(1.0);
+    let slow = if replay.interval < 0.01 { 0.5 } else { 1.0 };
+    let every = (slow / (RATE * replay.interval)).max(1.0);
     let pictures = (longest as f64 / every).ceil().clamp(1.0, RATE * LONGEST) as usize;
     let steps = (0..pictures).map(|i| (i as f64 * every) as usize).collect();
-    (steps, (every * replay.interval * 100.0).round() as u16)
+    (steps, (every * replay.interval / slow * 100.0).round() as u16)
 }
 
 /// Writes the picture, whole or not at all.

@@ -133,6 +133,14 @@ fn panel(replay: &Replay, track: &Track, at: usize) -> Panel {
             (GROUND_INK, SHADES - 1),
         );
     }
+    // As the model imagined it, in the colour of u; a new start from the real state is no movement.
+    for step in from + 1..=at {
+        let Some(imagined) = track.imagined.as_ref().filter(|i| !i.starts_at(step - 1)) else { continue };
+        if let (Some((before, _)), Some((now, share))) = (imagined.at(step - 1), imagined.at(step)) {
+            let line = [camera.place(torso(before)), camera.place(torso(now))];
+            panel.stroke(line, 1.2, (ramp_ink(f64::from(share)), SHADES - 1));
+        }
+    }
     let radius = |i: usize| (replay.parts[i].radius * camera.metre).max(1.0);
     for (i, line) in track.frames[at].iter().enumerate() {
         // A rim of paper keeps limbs apart that cross.
@@ -248,15 +256,15 @@ impl Panel {
         }
     }
 
-    /// The rim of capsules taken together, three pixels wide.
+    /// A rim around capsules taken together, about four pixels wide and mostly outside.
     fn rim(&mut self, capsules: &[([[f64; 2]; 2], f64)], ink: usize) {
         for (line, radius) in capsules {
-            let (xs, ys) = self.around(*line, *radius);
+            let (xs, ys) = self.around(*line, *radius + 3.0);
             for y in ys {
                 for x in xs.clone() {
                     let depth =
                         capsules.iter().map(|(line, r)| r - distance([x, y], *line)).fold(f64::MIN, f64::max);
-                    let cover = (2.0 - (depth - 1.0).abs()).clamp(0.0, 1.0);
+                    let cover = (2.5 - (depth + 0.75).abs()).clamp(0.0, 1.0);
                     if cover > 0.45 {
                         self.pixels[y * self.width + x] =
                             (ink * SHADES + (cover * (SHADES - 1) as f64) as usize) as u8;

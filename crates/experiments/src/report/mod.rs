@@ -16,6 +16,7 @@ use crate::bars::Bar;
 use crate::format::duration;
 use crate::replay::ReplayRequest;
 use crate::run_record::{LAST_POLICY, POLICIES, RunKind, RunRecord, find_runs};
+use crate::table::row;
 use crate::{Document, Element, Runtime, Table};
 pub(crate) use charts::steps_of;
 use labels::{LabelledRun, label_runs};
@@ -150,15 +151,21 @@ impl RunReport {
             let caption = "Time by phase; what is not listed is reading data, evaluating and writing.";
             return if bars.is_empty() { Vec::new() } else { vec![Element::Bars(bars, caption.into())] };
         }
+        let mut names: Vec<String> = Vec::new();
+        for (phase, _) in self.runs.iter().flat_map(phases) {
+            if !names.contains(&phase) {
+                names.push(phase);
+            }
+        }
         let of = |run: &LabelledRun| {
-            let name = format!("{} (seed {})", run.label(), run.record.seed);
-            phases(run)
-                .into_iter()
-                .map(|(phase, s)| vec![name.clone(), phase, format!("{s:.1}")])
-                .collect::<Vec<_>>()
+            let spent = phases(run);
+            let cell = |name: &String| {
+                spent.iter().find(|(phase, _)| phase == name).map_or("-".into(), |(_, s)| format!("{s:.1}"))
+            };
+            row(format!("{} (seed {})", run.label(), run.record.seed), names.iter().map(cell))
         };
-        let rows: Vec<Vec<String>> = self.runs.iter().flat_map(of).collect();
-        if rows.is_empty() { Vec::new() } else { vec![Element::table(&["run", "phase", "seconds"], rows)] }
+        let table = Table::new(row("seconds", names.iter().cloned()), self.runs.iter().map(of));
+        if names.is_empty() { Vec::new() } else { vec![Element::Table(table)] }
     }
 
     /// How to make each run again, and what made it.
