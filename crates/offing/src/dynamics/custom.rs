@@ -9,6 +9,7 @@ use crate::batch::Mat;
 use crate::error::{Result, invalid};
 use crate::units::Units;
 
+/// What is called with (s, a, s').
 type Call<T> = dyn Fn(&Mat, &Mat, &Mat) -> T + Send + Sync;
 
 /// A function of steps (s, a, s'), a row each, in the log's units, and the name by which a run's config.toml asks for it.

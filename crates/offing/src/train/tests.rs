@@ -167,3 +167,57 @@ fn a_run_of_yesterday_goes_on_without_what_presets_say_today() {
     let (today, _) = registry.parse("mobile").unwrap().layers("halfcheetah-medium", None, None).unwrap();
     assert!(matches!(alpha(today.table()), Alpha::Auto { max: Some(_), .. }), "or this test says nothing");
 }
+
+#[test]
+fn a_program_scores_policies_itself_and_watches_them() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut seen = Vec::new();
+    let watch = |event: crate::algorithms::Event<'_>| {
+        if let crate::algorithms::Event::Policy(step, policy) = event {
+            assert_eq!((policy.obs_dim(), policy.act_dim()), (4, 2));
+            seen.push(step);
+        }
+        ControlFlow::Continue(())
+    };
+    let mut hooks = Hooks::new(temp.path().join("home")).with_events(watch);
+    hooks.own_evaluation = Some(Box::new(|_, episodes, _| {
+        Ok(crate::eval::Evaluation { returns: vec![7.0; episodes], lengths: vec![3; episodes] })
+    }));
+    hooks.watch_every = Some(80);
+    let trained = train(&small(temp.path()).set("train.snapshot_every=100"), &mut hooks).unwrap();
+    assert_eq!(trained.scores.last, Some(7.0));
+    drop(hooks);
+    assert_eq!(seen, [80, 100, 160, 200], "every 80 steps and at evaluations");
+    for step in [100, 200] {
+        let path = trained.dir.join(format!("snapshots/step-{step}.safetensors"));
+        assert!(crate::policy::TanhGaussian::load(&path).is_ok(), "{}", path.display());
+    }
+    assert_eq!(
+        std::fs::read(trained.dir.join("snapshots/step-200.safetensors")).unwrap(),
+        std::fs::read(trained.dir.join("policy.safetensors")).unwrap()
+    );
+}
+
+#[test]
+fn a_rule_of_the_program_is_asked_for_by_name_and_its_panic_leaves_nothing() {
+    use crate::Mat;
+    use crate::dynamics::{ModelParts, StepFn};
+    let temp = tempfile::tempdir().unwrap();
+    let config =
+        |dir: &str, rule: &str| small(&temp.path().join(dir)).set(format!("model.termination={rule}"));
+    let mine = |name: &str, ends: fn(&Mat) -> ndarray::Array1<bool>| ModelParts {
+        termination: Some(StepFn::new(name, move |_: &Mat, _: &Mat, next: &Mat| ends(next))),
+        ..ModelParts::default()
+    };
+    let mut hooks = Hooks::new(temp.path().join("home"));
+    let never = train(&config("never", "{kind=\"never\"}"), &mut hooks).unwrap();
+    let custom = "{kind=\"custom\",name=\"mine\"}";
+    let error = train(&config("missing", custom), &mut hooks).map(drop).unwrap_err().to_string();
+    assert!(error.contains("wanted the function `mine`") && !temp.path().join("missing").exists(), "{error}");
+    hooks.parts = mine("mine", |next| ndarray::Array1::from_elem(next.nrows(), false));
+    let own = train(&config("own", custom), &mut hooks).unwrap();
+    assert!(outcome(&never.dir) == outcome(&own.dir), "the same answers, the same bytes");
+    hooks.parts = mine("mine", |_| std::panic::resume_unwind(Box::new("stop")));
+    let panicked = catch_unwind(AssertUnwindSafe(|| train(&config("panic", custom), &mut hooks).map(drop)));
+    assert!(panicked.is_err() && !temp.path().join("panic").exists());
+}

@@ -163,12 +163,13 @@ def _curve(metrics: Metrics, level: float | None) -> str:
     def up(value: float) -> float:
         return float(height - 22 - (height - 22 - pad) * (value - low) / spread)
 
+    text = "font-size='11' fill='currentColor' font-family='sans-serif'"
     points = " ".join(f"{across(a):.1f},{up(b):.1f}" for a, b in zip(x, y))
     dashed = "".join(
         f"<line x1='{left}' x2='{width - pad}' y1='{up(v):.1f}' y2='{up(v):.1f}' stroke='#888' stroke-dasharray='4 3'/>"
+        f"<text x='{width - pad}' y='{up(v) - 4:.1f}' text-anchor='end' {text}>the data's episodes</text>"
         for v in levels
     )
-    text = "font-size='11' fill='currentColor' font-family='sans-serif'"
     labels = (
         f"<text x='{left - 6}' y='{up(high) + 4:.0f}' text-anchor='end' {text}>{high:.4g}</text>"
         f"<text x='{left - 6}' y='{up(low) + 4:.0f}' text-anchor='end' {text}>{low:.4g}</text>"

@@ -141,7 +141,8 @@ def train(
     if reward is not None:
         data = _with_rewards(as_dataset(data), parts["reward"][1])
         if _has_no_model(algorithm):
-            parts["reward"] = settings.pop("model.reward") and None
+            del settings["model.reward"]
+            parts["reward"] = None
     host = Host(env, callbacks, view(progress if quiet is None else not quiet))
     request: dict[str, object] = {
         "algorithm": algorithm,
