@@ -16,6 +16,8 @@ mod layer;
 pub(crate) mod layer_norm;
 pub mod math;
 pub(crate) mod matmul;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod matmul_x86;
 mod mlp_ensemble;
 mod packed_matrix;
 mod peak;
