@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::bridge::{Bridge, beside};
-use crate::session::PyColumns;
+use crate::columns::PyColumns;
 
 /// Rows of the data that are scored at once.
 const CHUNK: usize = 8192;

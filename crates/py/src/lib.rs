@@ -6,8 +6,9 @@ mod env;
 mod index;
 mod policy;
 mod bridge;
-mod session;
+mod columns;
 mod estimator;
+mod session;
 mod train;
 mod sumo;
 

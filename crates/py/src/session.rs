@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use numpy::{IntoPyArray, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::IntoPyArray;
 use offing::data::audit::audit as find_faults;
-use offing::data::{Dataset, Format, LogColumns, ReadOptions, write};
+use offing::data::{Dataset, Format, ReadOptions, write};
 use offing::env::{GenerateOptions, Physics};
 use offing::rank::{FittedQConfig, ModelReturnConfig};
 use offing::tasks::horizon;
@@ -21,6 +21,7 @@ use pyo3::types::PyDict;
 use serde_json::json;
 
 use crate::bridge::beside;
+use crate::columns::{PyColumns, PyData};
 use crate::errors::{of_command, of_library};
 use crate::estimator::{SharedUnits, custom_estimator};
 
@@ -28,50 +29,6 @@ use crate::estimator::{SharedUnits, custom_estimator};
 #[pyfunction]
 pub(crate) fn main(py: Python<'_>, args: Vec<String>) -> u8 {
     py.detach(|| offing_cli::run(std::iter::once("offing".to_string()).chain(args)).0)
-}
-
-/// A dataset as Python gives it: a name, or a name and its columns.
-#[derive(FromPyObject)]
-pub(crate) enum PyData<'py> {
-    Named(String),
-    Columns(PyColumns<'py>),
-}
-
-impl PyData<'_> {
-    /// The rows as they are now; later edits of the arrays change nothing.
-    pub(crate) fn source(&self) -> PyResult<DataSource> {
-        Ok(match self {
-            Self::Named(name) => name.clone().into(),
-            Self::Columns(columns) => columns.dataset()?.into(),
-        })
-    }
-}
-
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct PyColumns<'py> {
-    name: String,
-    observations: PyReadonlyArray2<'py, f32>,
-    actions: PyReadonlyArray2<'py, f32>,
-    rewards: PyReadonlyArray1<'py, f32>,
-    next_observations: Option<PyReadonlyArray2<'py, f32>>,
-    terminals: PyReadonlyArray1<'py, bool>,
-    timeouts: PyReadonlyArray1<'py, bool>,
-}
-
-impl PyColumns<'_> {
-    /// The rows as they are now; later edits of the arrays change nothing.
-    pub(crate) fn dataset(&self) -> PyResult<Dataset> {
-        let columns = LogColumns {
-            obs: self.observations.as_array().to_owned(),
-            act: self.actions.as_array().to_owned(),
-            rew: self.rewards.as_array().to_owned(),
-            next_obs: self.next_observations.as_ref().map(|next| next.as_array().to_owned()),
-            done: self.terminals.as_array().to_owned(),
-            timeout: Some(self.timeouts.as_array().to_owned()),
-        };
-        Dataset::from_columns(&self.name, columns).map_err(of_library)
-    }
 }
 
 /// Studies estimators; what `offing calibrate --json` writes. `custom` are estimators of Python: names and wrapped objects.

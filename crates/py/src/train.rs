@@ -15,10 +15,10 @@ use offing_experiments::report::write_run_page;
 use pyo3::prelude::*;
 
 use crate::bridge::{Bridge, beside};
+use crate::columns::PyData;
 use crate::errors::of_library;
 use crate::estimator::{PyParts, SharedUnits, custom_estimator};
 use crate::policy::Policy;
-use crate::session::PyData;
 
 /// How often progress is shown.
 const REFRESH: Duration = Duration::from_millis(200);
