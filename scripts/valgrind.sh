@@ -5,7 +5,7 @@
 # programs see a machine with AVX2.
 set -eu
 
-check() { valgrind --quiet --error-exitcode=1 --num-callers=30 --suppressions=scripts/valgrind.supp "$@"; }
+check() { valgrind --quiet --error-exitcode=1 --num-callers=30 "$@"; }
 
 # The unit tests of a crate as a program.
 unit_tests() {

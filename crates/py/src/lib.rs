@@ -24,7 +24,7 @@ const COMMAND_LINE: &str =
 fn _offing(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // A virtual environment's interpreter is a link to another, so the interpreter must say itself how it was called.
     let python: String = module.py().import("sys")?.getattr("executable")?.extract()?;
-    let command = [&python, "-c", COMMAND_LINE];
+    let command = [python.as_str(), "-c", COMMAND_LINE];
     offing_cli::started_as(command.map(Into::into).to_vec());
     module.add("COMMAND", command)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
