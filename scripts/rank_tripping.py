@@ -97,7 +97,9 @@ def main() -> int:
     log = args.dir / "tank.csv"
     mean, length = write_log(log, 200)
     print(f"the operator: return {mean:.1f}, {length:.1f} minutes")
+    wrong = 0
     for seed in range(args.seeds):
+        trips = set()
         for name, algorithm, settings in POLICIES:
             run = args.dir / f"s{seed}" / name.replace(", ", "-").replace(" ", "-")
             sets = [word for s in settings for word in ("--set", s)]
@@ -105,10 +107,18 @@ def main() -> int:
             subprocess.run([*command, "--seed", str(seed), "--dir", str(run)], check=True, stdout=subprocess.DEVNULL)
             mean, length = play(args.program, run)
             print(f"seed {seed}, {name}: return {mean:.1f}, {length:.1f} minutes in the tank", flush=True)
+            if length < STEPS / 2:
+                trips.add(str(run))
         found = args.dir / f"rank-s{seed}.json"
         rank = [args.program, "-q", "rank", str(args.dir / f"s{seed}"), "--length", str(STEPS), "--steps", "5000"]
         print(subprocess.run([*rank, "--json", str(found)], check=True, capture_output=True, text=True).stdout, flush=True)
-    return 0
+        policies = json.loads(found.read_text())["policies"]
+        for estimate in ("fitted_q", "model_return"):
+            # As the table is sorted: who ends early comes last, however much it promises.
+            first = min(policies, key=lambda p: (p["ends_early"], -p[estimate]["value"]))
+            wrong += first["run"] in trips
+    print(f"{wrong} of {2 * args.seeds} rankings put a policy first that trips")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
