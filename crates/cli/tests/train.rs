@@ -71,6 +71,22 @@ fn a_run_killed_again_and_again_ends_as_if_nothing_had_happened() {
 }
 
 #[test]
+fn a_finished_training_shows_its_scores_beside_the_data_and_what_to_do_next() {
+    let temp = tempfile::tempdir().unwrap();
+    let data = data(temp.path());
+    let dir = temp.path().join("run");
+    let args = tiny("mopo+sumo", &data, dir.to_str().unwrap(), "2");
+    let output = command(&args[1..]).output().unwrap();
+    let said = ended_well(&output);
+    for piece in ["next:", "offing rank", "offing act", "offing report", "offing export", "report.html"] {
+        assert!(said.contains(piece), "`{piece}` missing in:\n{said}");
+    }
+    let notes = String::from_utf8_lossy(&output.stderr).into_owned();
+    let scores = notes.lines().find(|line| line.contains("score ") && line.contains(" (data "));
+    assert!(scores.is_some_and(|line| line.contains(['▁', '█'])), "a sparkline beside the data: {notes}");
+}
+
+#[test]
 fn a_damaged_checkpoint_is_passed_over_and_the_result_is_the_same() {
     let temp = tempfile::tempdir().unwrap();
     let data = data(temp.path());

@@ -224,3 +224,17 @@ fn a_learning_rate_that_falls_ends_where_it_should() {
     assert!(EnsembleConfig { lr_end: Some(1.0), ..cfg.clone() }.validate().is_err());
     assert!(EnsembleConfig { beta: 2.0, ..cfg }.validate().is_err());
 }
+
+#[test]
+fn progress_says_how_many_updates_there_are_at_most() {
+    let rows = world(1000, 0);
+    let most = |max_epochs: Option<usize>, max_updates: Option<u64>| {
+        let cfg = EnsembleConfig { max_epochs, max_updates, ..small() };
+        let now = Trainer::new(&cfg, &rows, 0, &ThreadPool::new(1)).unwrap().now();
+        (now.most_updates, now.updates_per_epoch)
+    };
+    let (by_epochs, epoch) = most(Some(3), None);
+    assert_eq!(by_epochs, Some(3 * epoch));
+    assert_eq!(most(Some(3), Some(5)).0, Some(5), "the smaller bound counts");
+    assert_eq!(most(None, None).0, None, "only the hold-out error ends it");
+}
