@@ -4,6 +4,10 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
+# The whole workspace, as `cargo test --workspace` does: a crate alone has other features, and all it needs would be compiled once more.
+BUILD := cargo build --quiet --locked --workspace
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+BUILT := $(TARGET)/debug
 
 test: lint rust-test docs python-test docs-run
 
@@ -13,7 +17,8 @@ lint:
 
 rust-test:
 	cargo test --workspace --locked
-	cargo run -q -p offing --locked --example fuzz_readers -- 20000
+	$(BUILD) --examples
+	$(BUILT)/examples/fuzz_readers 20000
 	$(MAKE) chaos KILLS=12 CHAOS="--minutes 0.5"
 
 # The pages of the crates, and the documentation as a site with search in book/.
@@ -36,8 +41,8 @@ $(TOOLS)/bin/mdbook:
 
 # Every console line of README.md and docs/, in a small size.
 docs-run:
-	cargo build -q --locked -p offing-cli
-	$(PYTHON) scripts/run_docs.py --offing $${CARGO_TARGET_DIR:-target}/debug/offing --simulator $${CARGO_TARGET_DIR:-target}/tmp/home
+	$(BUILD) --bins
+	$(PYTHON) scripts/run_docs.py --offing $(BUILT)/offing --simulator $(TARGET)/tmp/home
 
 # Rewrites the tables in docs/ that come from doc comments, defaults and presets, and the figures that come from committed numbers;
 # `rust-test` and `docs-check` fail when they are not current.
@@ -47,7 +52,7 @@ docs-update:
 
 # h5py, Minari, PyArrow and Gymnasium are the judges of the files and simulators; they live in a virtual environment.
 python-test: $(VENV)/ready python-package
-	cargo build --locked --workspace --examples
+	$(BUILD) --examples
 	$(PY) -m mypy
 	$(PY) -m pytest -q scripts crates/py/tests
 
@@ -89,10 +94,9 @@ fuzz:
 # the end. The simulator is that of the tests, if they have fetched it.
 KILLS ?= 20
 CHAOS ?=
-TARGET := $(or $(CARGO_TARGET_DIR),target)
 chaos:
-	cargo build --locked -p offing-cli
-	$(PYTHON) scripts/chaos.py --kills $(KILLS) --seed $(SEED) --program $(TARGET)/debug/offing --simulator $(TARGET)/tmp/home/mujoco $(CHAOS)
+	$(BUILD) --bins
+	$(PYTHON) scripts/chaos.py --kills $(KILLS) --seed $(SEED) --program $(BUILT)/offing --simulator $(TARGET)/tmp/home/mujoco $(CHAOS)
 
 # Longer: more fuzzing, and the unsafe code under valgrind.
 test-all: test
