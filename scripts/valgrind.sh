@@ -19,7 +19,8 @@ knn() {
 
 # Tests that learn for long say nothing more about memory than those that do not.
 networks() {
-    check "$(unit_tests offing)" nn:: dynamics::head:: prefetch:: --test-threads 1
+    # Nothing is fast here, so the machine's peak is left out.
+    check "$(unit_tests offing)" nn:: dynamics::head:: prefetch:: --skip nn::peak:: --test-threads 1
 }
 
 mujoco() {
