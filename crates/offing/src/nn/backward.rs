@@ -69,6 +69,8 @@ fn backward_panels<K: Kernel, const P: usize>(b: &mut Backward<'_>, p: usize) {
     let more = if (p + P) * LANES < inputs { layer.len() * LANES } else { 0 };
     let most = K::ROWS[P - 1];
     let mut ahead = Ahead::new(more, rows.div_ceil(most));
+    let start: [*const f32; P] = std::array::from_fn(|q| pack[q * room..].as_ptr());
+    let mut sums = [K::ZEROS; P];
     for (row, height) in tiles(rows, most) {
         for line in ahead.take() {
             let weights = layer[line / LANES].weights(which).as_ptr();
@@ -78,17 +80,15 @@ fn backward_panels<K: Kernel, const P: usize>(b: &mut Backward<'_>, p: usize) {
         }
         for (q, i) in (0..P).flat_map(|q| (0..height).map(move |i| (q, i))) {
             let at = |capacity: usize| ((p + q) * capacity + row + i) * LANES;
-            K::prefetch(dx.data().as_ptr().wrapping_add(at(dx.capacity())));
+            K::prefetch_to_write(dx.data().as_ptr().wrapping_add(at(dx.capacity())));
             if let Slope::Stored(slope) = slope {
                 K::prefetch(slope.data().as_ptr().wrapping_add(at(slope.capacity())));
             }
         }
-        let mut sums = [K::ZEROS; P];
         // SAFETY: row + height ≤ rows ≤ dy's capacity; dy has `outputs` columns and each part of `pack` as many rows.
         unsafe {
             let a = dy.data().as_ptr().add(row * LANES);
-            let w = std::array::from_fn(|q| pack.as_ptr().add(q * room));
-            K::accumulate::<P, LANES, 1>(height, a, w, outputs, dy.capacity() * LANES, &mut sums);
+            K::accumulate::<P, LANES, 1>(height, a, start, outputs, dy.capacity() * LANES, true, &mut sums);
         }
         for (q, sums) in sums.iter().enumerate() {
             let first = ((p + q) * dx.capacity() + row) * LANES;

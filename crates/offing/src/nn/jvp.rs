@@ -92,11 +92,11 @@ fn push_wide<K: Kernel>(p: Push<'_>) {
             unsafe {
                 let a = h.data().as_ptr().add(row * LANES);
                 let jump = h.capacity() * LANES;
-                K::accumulate::<1, LANES, 1>(height, a, [v.w.as_ptr()], inputs + 1, jump, &mut sums);
+                K::accumulate::<1, LANES, 1>(height, a, [v.w.as_ptr()], inputs + 1, jump, true, &mut sums);
                 if let Some(dh) = dh {
                     let a = dh.data().as_ptr().add(row * LANES);
                     let jump = dh.capacity() * LANES;
-                    K::accumulate::<1, LANES, 1>(height, a, [w.w.as_ptr()], inputs, jump, &mut sums);
+                    K::accumulate::<1, LANES, 1>(height, a, [w.w.as_ptr()], inputs, jump, false, &mut sums);
                 }
             }
             let first = (panel * y.capacity() + row) * LANES;

@@ -106,11 +106,13 @@ fn forward_panels<K: Kernel, const P: usize>(f: &mut Forward<'_>, p: usize) {
     let (inputs, rows, which) = (x.cols(), *rows, *which);
     let w: [&[f32]; P] = std::array::from_fn(|q| layer[p + q].weights(which));
     assert!(w.iter().all(|w| w.len() >= (inputs + 1) * LANES));
+    let start: [*const f32; P] = std::array::from_fn(|q| w[q].as_ptr());
     // Weights come from far: ask for the next panels' while these are in use, some lines a tile.
     let next = |q: usize| layer.get(p + P + q).map_or(&[][..], |panel| panel.weights(which));
     let next: [&[f32]; P] = std::array::from_fn(next);
     let most = K::ROWS[P - 1];
     let mut ahead = Ahead::new(next[0].len() / LANES, rows.div_ceil(most));
+    let mut sums = [K::ZEROS; P];
     for (row, height) in tiles(rows, most) {
         for line in ahead.take() {
             next.iter().for_each(|next| K::prefetch_later(next.as_ptr().wrapping_add(line * LANES)));
@@ -118,16 +120,15 @@ fn forward_panels<K: Kernel, const P: usize>(f: &mut Forward<'_>, p: usize) {
         let first = |q: usize| ((p + q) * y.capacity() + row) * LANES;
         // And for the lines to be written, so that the stores need not wait for them.
         for at in (0..P).flat_map(|q| (0..height).map(move |i| first(q) + i * LANES)) {
-            K::prefetch(y.data().as_ptr().wrapping_add(at));
+            K::prefetch_to_write(y.data().as_ptr().wrapping_add(at));
             if let Some(slope) = &slope {
-                K::prefetch(slope.data().as_ptr().wrapping_add(at));
+                K::prefetch_to_write(slope.data().as_ptr().wrapping_add(at));
             }
         }
-        let mut sums = [K::ZEROS; P];
         // SAFETY: row + height ≤ rows ≤ x's capacity and inputs + 1 columns are inside x's panels; w was checked.
         unsafe {
-            let (a, w) = (x.data().as_ptr().add(row * LANES), w.map(<[f32]>::as_ptr));
-            K::accumulate::<P, LANES, 1>(height, a, w, inputs + 1, x.capacity() * LANES, &mut sums);
+            let a = x.data().as_ptr().add(row * LANES);
+            K::accumulate::<P, LANES, 1>(height, a, start, inputs + 1, x.capacity() * LANES, true, &mut sums);
         }
         for (q, sums) in sums.iter().enumerate() {
             let first = ((p + q) * y.capacity() + row) * LANES;

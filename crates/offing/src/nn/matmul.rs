@@ -71,12 +71,12 @@ pub(crate) trait Kernel {
     type Arithmetic: Arithmetic;
     /// The sums of one panel's share of a tile.
     type Tile: AsRef<[Line]> + AsMut<[Line]> + Copy;
-    /// A tile before anything is added.
+    /// Room for a tile.
     const ZEROS: Self::Tile;
     /// Most rows of a tile of one panel and of two; no rows: panels are taken one by one.
     const ROWS: [usize; 2];
-    /// `out[p][i] += Σ_k a[i][k] * b[p][k]` for `height` rows and `P` panels, k ascending. Element a[i][k] is at
-    /// `i*ROW + k%16*COL + k/16*jump`, row b[p][k] at `16*k`.
+    /// `out[p][i] += Σ_k a[i][k] * b[p][k]` for `height` rows and `P` panels, k ascending; `fresh`: `=` in place of `+=`.
+    /// Element a[i][k] is at `i*ROW + k%16*COL + k/16*jump`, row b[p][k] at `16*k`.
     ///
     /// # Safety
     /// All of those lie inside their allocations, `height` is in 1..=ROWS[P - 1], and the machine has the instructions
@@ -87,12 +87,15 @@ pub(crate) trait Kernel {
         b: [*const f32; P],
         len: usize,
         jump: usize,
+        fresh: bool,
         out: &mut [Self::Tile; P],
     );
     /// `to[j][i] = from[i][j]` for a block of 16 × 16.
     fn transpose(from: &Block, to: &mut Block);
-    /// Asks for the cache line at `p`, to be used soon.
+    /// Asks for the cache line at `p`, to be read soon.
     fn prefetch(p: *const f32);
+    /// Asks for the cache line at `p`, to be written soon: takes it from other cores, too.
+    fn prefetch_to_write(p: *const f32);
     /// Asks for the cache line at `p`, to be used next but one: into the second-level cache.
     fn prefetch_later(p: *const f32);
 }
@@ -154,8 +157,12 @@ impl Kernel for Portable {
         b: [*const f32; P],
         len: usize,
         jump: usize,
+        fresh: bool,
         out: &mut [Self::Tile; P],
     ) {
+        if fresh {
+            *out = [Self::ZEROS; P];
+        }
         for k in 0..len {
             for (b, out) in b.iter().zip(&mut *out) {
                 // SAFETY: the caller vouches for both operands up to `len`.
@@ -183,6 +190,9 @@ impl Kernel for Portable {
 
     #[inline(always)]
     fn prefetch(_: *const f32) {}
+
+    #[inline(always)]
+    fn prefetch_to_write(_: *const f32) {}
 
     #[inline(always)]
     fn prefetch_later(_: *const f32) {}

@@ -30,10 +30,11 @@ impl Kernel for Avx2 {
         b: [*const f32; P],
         len: usize,
         jump: usize,
+        fresh: bool,
         out: &mut [Self::Tile; P],
     ) {
         // SAFETY: passed on; panels are taken one by one.
-        unsafe { by_height!(height, accumulate_avx2, (a, b, len, jump, out), 6 5 4 3 2 1) }
+        unsafe { by_height!(height, accumulate_avx2, (a, b, len, jump, fresh, out), 6 5 4 3 2 1) }
     }
 
     #[inline(always)]
@@ -52,6 +53,14 @@ impl Kernel for Avx2 {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch is a hint: it may name any address and never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) };
+    }
+
+    #[inline(always)]
+    fn prefetch_to_write(p: *const f32) {
+        // The intrinsic becomes this instruction only under a target feature that Rust does not name. Machines without it
+        // (none has AVX2 but Haswell) do nothing.
+        // SAFETY: as above.
+        unsafe { core::arch::asm!("prefetchw [{}]", in(reg) p, options(nostack, preserves_flags, readonly)) };
     }
 
     #[inline(always)]
@@ -82,14 +91,15 @@ impl Kernel for Avx512 {
         b: [*const f32; P],
         len: usize,
         jump: usize,
+        fresh: bool,
         out: &mut [Self::Tile; P],
     ) {
         // SAFETY: passed on. Inline constants keep the compiler from making tiles that no register file could hold.
         unsafe {
             if const { P == 1 } {
-                by_height!(height, accumulate_avx512, (a, b, len, jump, out), 16 15 14 13 12 11 10 9 8 7 6 5 4 3 2 1)
+                by_height!(height, accumulate_avx512, (a, b, len, jump, fresh, out), 16 15 14 13 12 11 10 9 8 7 6 5 4 3 2 1)
             } else {
-                by_height!(height, accumulate_avx512, (a, b, len, jump, out), 12 11 10 9 8 7 6 5 4 3 2 1)
+                by_height!(height, accumulate_avx512, (a, b, len, jump, fresh, out), 12 11 10 9 8 7 6 5 4 3 2 1)
             }
         }
     }
@@ -102,6 +112,11 @@ impl Kernel for Avx512 {
     #[inline(always)]
     fn prefetch(p: *const f32) {
         Avx2::prefetch(p);
+    }
+
+    #[inline(always)]
+    fn prefetch_to_write(p: *const f32) {
+        Avx2::prefetch_to_write(p);
     }
 
     #[inline(always)]
@@ -147,6 +162,7 @@ unsafe fn accumulate_avx2<const H: usize, const P: usize, const ROW: usize, cons
     b: [*const f32; P],
     len: usize,
     jump: usize,
+    fresh: bool,
     out: &mut [[Line; NARROW]; P],
 ) {
     use core::arch::x86_64::*;
@@ -157,9 +173,11 @@ unsafe fn accumulate_avx2<const H: usize, const P: usize, const ROW: usize, cons
     unsafe {
         let mut acc = [[_mm256_setzero_ps(); 2]; H];
         // Plain indices: iterator adaptors over vector types are not always inlined here.
-        for i in 0..H {
-            let row = out[i].as_ptr();
-            acc[i] = [_mm256_loadu_ps(row), _mm256_loadu_ps(row.add(8))];
+        if !fresh {
+            for i in 0..H {
+                let row = out[i].as_ptr();
+                acc[i] = [_mm256_loadu_ps(row), _mm256_loadu_ps(row.add(8))];
+            }
         }
         for _ in 0..len / LANES {
             // Four steps a turn: the loop's own instructions cost two percent otherwise.
@@ -202,6 +220,7 @@ unsafe fn accumulate_avx512<const H: usize, const P: usize, const ROW: usize, co
     mut b: [*const f32; P],
     len: usize,
     jump: usize,
+    fresh: bool,
     out: &mut [[Line; LANES]; P],
 ) {
     use core::arch::x86_64::*;
@@ -211,9 +230,11 @@ unsafe fn accumulate_avx512<const H: usize, const P: usize, const ROW: usize, co
     unsafe {
         let mut acc = [[_mm512_setzero_ps(); P]; H];
         // Plain indices: iterator adaptors over vector types are not always inlined here.
-        for i in 0..H {
-            for p in 0..P {
-                acc[i][p] = _mm512_loadu_ps(out[p][i].as_ptr());
+        if !fresh {
+            for i in 0..H {
+                for p in 0..P {
+                    acc[i][p] = _mm512_loadu_ps(out[p][i].as_ptr());
+                }
             }
         }
         for _ in 0..len / LANES {

@@ -32,7 +32,7 @@ use super::mlp_ensemble::MlpEnsemble;
 use super::packed_matrix::PackedMatrix;
 use super::shape::Shape;
 use super::thread_pool::ThreadPool;
-use super::weight_gradient::{Gradient, Update, train_panel};
+use super::weight_gradient::{Gradient, Update, train_panels};
 
 /// Rows `rows` of a batch, and what one or more networks of an ensemble compute for them.
 #[derive(Clone, Debug)]
@@ -121,11 +121,22 @@ impl MlpEnsemble {
         update: impl Fn(usize) -> Update + Sync,
     ) {
         let (shape, simd, per_net) = (&self.shape, self.simd, self.shape.units.len());
-        let panels = &mut self.panels[nets.start * per_net..nets.end * per_net];
-        pool.for_each_mut(panels, |i, to| {
-            let (net, (layer, panel)) = (i / per_net, shape.units[i % per_net]);
+        // Two panels of a layer at a time.
+        let mut pairs = Vec::with_capacity(nets.len() * per_net);
+        for (net, panels) in
+            self.panels[nets.start * per_net..nets.end * per_net].chunks_exact_mut(per_net).enumerate()
+        {
+            let mut rest = panels;
+            for units in shape.units.chunk_by(|a, b| a.0 == b.0).flat_map(|layer| layer.chunks(2)) {
+                let (pair, others) = rest.split_at_mut(units.len());
+                rest = others;
+                pairs.push((net, units[0], pair));
+            }
+        }
+        pool.for_each_mut(&mut pairs, |_, (net, (layer, panel), pair)| {
+            let (net, layer, panel) = (*net, *layer, *panel);
             let gradient = Gradient { count, shard: &shard, net, layer, panel };
-            train_panel(simd, &gradient, (shape.inputs(layer), shape.outputs(layer)), to, update(layer));
+            train_panels(simd, &gradient, (shape.inputs(layer), shape.outputs(layer)), pair, update(layer));
         });
     }
 }

@@ -46,12 +46,18 @@ struct Shared {
     /// Helpers inside, whether the job is open, and the job's number, in one word, so that a late worker cannot enter
     /// a job that has ended.
     gate: AtomicU64,
-    next: AtomicUsize,
+    /// How many of each thread's own tasks have been taken.
+    taken: Vec<Taken>,
     job: UnsafeCell<Option<Job>>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     asleep: Vec<AtomicBool>,
     quit: AtomicBool,
 }
+
+/// A counter on cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Taken(AtomicUsize);
 
 #[derive(Clone, Copy)]
 struct Job {
@@ -77,7 +83,7 @@ impl ThreadPool {
         let helpers = threads.max(1) - 1;
         let shared = Arc::new(Shared {
             gate: AtomicU64::new(0),
-            next: AtomicUsize::new(0),
+            taken: (0..=helpers).map(|_| Taken::default()).collect(),
             job: UnsafeCell::new(None),
             panic: Mutex::new(None),
             asleep: (0..helpers).map(|_| AtomicBool::new(false)).collect(),
@@ -152,7 +158,7 @@ impl Inner {
             unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(task) };
         // SAFETY: `busy` is held and the gate is closed and empty: nobody else looks at the job.
         unsafe { *shared.job.get() = Some(Job { task, count }) };
-        shared.next.store(0, Ordering::Relaxed);
+        shared.taken.iter().for_each(|taken| taken.0.store(0, Ordering::Relaxed));
         let closed = shared.gate.load(Ordering::Relaxed);
         shared.gate.store(closed.wrapping_add(NEXT) | OPEN, Ordering::SeqCst);
         for (worker, asleep) in self.workers.iter().zip(&shared.asleep) {
@@ -160,7 +166,7 @@ impl Inner {
                 worker.thread().unpark();
             }
         }
-        let mine = catch_unwind(AssertUnwindSafe(|| shared.take_tasks(Job { task, count })));
+        let mine = catch_unwind(AssertUnwindSafe(|| shared.take_tasks(0, Job { task, count })));
         shared.gate.fetch_and(!OPEN, Ordering::AcqRel);
         let mut turns = 0u32;
         while shared.gate.load(Ordering::Acquire) & INSIDE != 0 {
@@ -175,14 +181,19 @@ impl Inner {
 }
 
 impl Shared {
-    fn take_tasks(&self, job: Job) {
-        loop {
-            let i = self.next.fetch_add(1, Ordering::Relaxed);
-            if i >= job.count {
-                return;
+    /// Does the thread's own tasks, which are every so manieth, and then what others have left. Weights, moments and buffers
+    /// so stay with one core from job to job; to fetch them from another's cache takes several times as long.
+    fn take_tasks(&self, thread: usize, job: Job) {
+        let threads = self.taken.len();
+        for owner in (thread..threads).chain(0..thread) {
+            loop {
+                let i = owner + threads * self.taken[owner].0.fetch_add(1, Ordering::Relaxed);
+                if i >= job.count {
+                    break;
+                }
+                // SAFETY: the caller is inside the gate (or opened it), so the closure is still borrowed.
+                unsafe { (*job.task)(i) };
             }
-            // SAFETY: the caller is inside the gate (or opened it), so the closure is still borrowed.
-            unsafe { (*job.task)(i) };
         }
     }
 
@@ -195,10 +206,10 @@ impl Shared {
             // SAFETY: inside the gate: the job was written before the gate opened and stays until we leave.
             let job = unsafe { *self.job.get() };
             if let Some(job) = job
-                && let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.take_tasks(job)))
+                && let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.take_tasks(id + 1, job)))
             {
                 // Nobody is to take tasks of a failed job.
-                self.next.store(job.count, Ordering::Relaxed);
+                self.taken.iter().for_each(|taken| taken.0.store(job.count, Ordering::Relaxed));
                 if let Ok(mut slot) = self.panic.lock() {
                     slot.get_or_insert(payload);
                 }

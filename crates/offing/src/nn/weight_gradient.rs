@@ -3,16 +3,16 @@
 use super::adam::AdamStep;
 use super::buffer::{LANES, Line, read, write};
 use super::layer::Panel;
-use super::matmul::{Kernel, dispatch, tiles};
+use super::matmul::{Kernel, NARROW, dispatch, tiles};
 use super::packed_matrix::PackedMatrix;
 use super::shard::Shard;
 
-/// The gradient of one panel of weights: a sum over the rows of all shards, in order.
+/// The gradient of panels of weights: a sum over the rows of all shards, in order.
 pub(super) struct Gradient<'a, 's> {
     /// Number of shards.
     pub count: usize,
     pub shard: &'a (dyn Fn(usize) -> &'s Shard + Sync),
-    /// Which of the shards' networks, which of its layers and which of its panels.
+    /// Which of the shards' networks, which of its layers and the first of its panels.
     pub net: usize,
     pub layer: usize,
     pub panel: usize,
@@ -39,63 +39,122 @@ pub(super) struct Update {
 }
 
 dispatch!(
-    /// Sums the gradient of a panel of a layer with so many inputs and outputs, and applies it.
-    pub(super) train_panel, train_panel_wide,
-    (gradient: &Gradient<'_, '_>, size: (usize, usize), panel: &mut Panel, update: Update)
+    /// Sums the gradient of one or two panels of a layer with so many inputs and outputs, and applies it. The first is
+    /// number `gradient.panel`.
+    pub(super) train_panels, train_panels_wide,
+    (gradient: &Gradient<'_, '_>, size: (usize, usize), panels: &mut [Panel], update: Update)
 );
 
 #[inline(always)]
-fn train_panel_wide<K: Kernel>(
+fn train_panels_wide<K: Kernel>(
     gradient: &Gradient<'_, '_>,
-    (inputs, outputs): (usize, usize),
-    panel: &mut Panel,
+    size: (usize, usize),
+    panels: &mut [Panel],
     update: Update,
 ) {
-    let Panel { w, m, v, target } = panel;
-    let with_target = update.tau.is_some();
-    if outputs == 1 {
-        for block in 0..(inputs + 1).div_ceil(LANES) {
-            let grad = gradient_column(gradient, block);
-            let mut decay = [0.0; LANES];
-            decay[..(inputs - block * LANES).min(LANES)].fill(update.decay);
-            step_line(block, grad, decay, (w, m, v, target), update);
-        }
-        return;
+    if size.1 == 1 {
+        return train_column(gradient, size.0, &mut panels[0], update);
     }
-    assert!(w.len() >= (inputs + 1) * LANES);
-    assert!(update.adam.is_none() || w.len() == m.len() && w.len() == v.len());
-    assert!(!with_target || target.len() == w.len());
+    match panels {
+        [first, second] if const { K::ROWS[1] > 0 } => {
+            train_block::<K, 2>(gradient, 0, size.0, &mut [first, second], update);
+        }
+        panels => {
+            for (p, panel) in panels.iter_mut().enumerate() {
+                train_block::<K, 1>(gradient, p, size.0, &mut [panel], update);
+            }
+        }
+    }
+}
+
+/// A layer with one output.
+#[inline(always)]
+fn train_column(gradient: &Gradient<'_, '_>, inputs: usize, panel: &mut Panel, update: Update) {
+    for block in 0..(inputs + 1).div_ceil(LANES) {
+        let grad = gradient_column(gradient, block);
+        let mut decay = [0.0; LANES];
+        decay[..(inputs - block * LANES).min(LANES)].fill(update.decay);
+        step_line(block, grad, decay, panel, update);
+    }
+}
+
+/// Panels from number `skip` of those of `gradient`.
+///
+/// Sixteen inputs at a time: Σ_rows x[row][k] · dy[row][j], shard by shard, so that what is multiplied at a time is 24 KiB for
+/// shards of 128 rows. Each sum keeps the order of the rows.
+#[inline(always)]
+fn train_block<K: Kernel, const P: usize>(
+    gradient: &Gradient<'_, '_>,
+    skip: usize,
+    inputs: usize,
+    panels: &mut [&mut Panel; P],
+    update: Update,
+) {
+    let with_target = update.tau.is_some();
+    for panel in panels.iter() {
+        let len = panel.w.len();
+        assert!(len >= (inputs + 1) * LANES);
+        assert!(update.adam.is_none() || len == panel.m.len() && len == panel.v.len());
+        assert!(!with_target || len == panel.target.len());
+    }
+    // Room for as many tiles as sixteen inputs make.
+    let mut sums = [[K::ZEROS; P]; LANES.div_ceil(NARROW)];
     for strip in 0..(inputs + 1).div_ceil(LANES) {
         let width = (inputs + 1 - strip * LANES).min(LANES);
-        let lines = strip * LANES..strip * LANES + width;
-        // Weights and moments of an ensemble do not fit the cache: ask for them while the sum is being made.
-        let fetch = |rows: std::ops::Range<usize>| {
-            for i in rows.map(|i| (lines.start + i) * LANES) {
-                K::prefetch(w.as_ptr().wrapping_add(i));
-                K::prefetch(m.as_ptr().wrapping_add(i));
-                K::prefetch(v.as_ptr().wrapping_add(i));
-                if with_target {
-                    K::prefetch(target.as_ptr().wrapping_add(i));
+        for shard in 0..gradient.count {
+            let (x, dy, rows) = gradient.terms(shard);
+            let x = &x.data()[strip * x.capacity() * LANES..][..rows * LANES];
+            let mut b = [x.as_ptr(); P];
+            for (p, b) in b.iter_mut().enumerate() {
+                let panel = gradient.panel + skip + p;
+                *b = dy.data()[panel * dy.capacity() * LANES..][..rows * LANES].as_ptr();
+            }
+            for (tile, (first, height)) in tiles(width, K::ROWS[P - 1]).enumerate() {
+                // Weights and moments of an ensemble do not fit the cache: ask for them while the sum is being made.
+                if shard + 1 == gradient.count {
+                    for i in (first..first + height).map(|i| (strip * LANES + i) * LANES) {
+                        for panel in panels.iter() {
+                            K::prefetch_to_write(panel.w.as_ptr().wrapping_add(i));
+                            K::prefetch_to_write(panel.m.as_ptr().wrapping_add(i));
+                            K::prefetch_to_write(panel.v.as_ptr().wrapping_add(i));
+                            if with_target {
+                                K::prefetch_to_write(panel.target.as_ptr().wrapping_add(i));
+                            }
+                        }
+                    }
+                }
+                // SAFETY: all slices hold `rows` lines of 16, and first + height ≤ 16.
+                unsafe {
+                    let a = x.as_ptr().add(first);
+                    K::accumulate::<P, 1, LANES>(
+                        height,
+                        a,
+                        b,
+                        rows,
+                        LANES * LANES,
+                        shard == 0,
+                        &mut sums[tile],
+                    );
                 }
             }
-        };
-        let block = gradient_block::<K>(gradient, strip, width, fetch);
-        for (i, &grad) in lines.clone().zip(&block) {
-            let decay = [if i < inputs { update.decay } else { 0.0 }; LANES];
-            step_line(i, grad, decay, (w, m, v, target), update);
+        }
+        for (tile, (first, height)) in tiles(width, K::ROWS[P - 1]).enumerate() {
+            for p in 0..P {
+                let (panel, sums) = (&mut *panels[p], sums[tile][p].as_ref());
+                for (i, &grad) in sums[..height].iter().enumerate() {
+                    let line = strip * LANES + first + i;
+                    let decay = [if line < inputs { update.decay } else { 0.0 }; LANES];
+                    step_line(line, grad, decay, panel, update);
+                }
+            }
         }
     }
 }
 
 /// Applies the gradient of line `i` of a panel.
 #[inline(always)]
-fn step_line(
-    i: usize,
-    mut grad: Line,
-    decay: Line,
-    (w, m, v, target): (&mut [f32], &mut [f32], &mut [f32], &mut [f32]),
-    update: Update,
-) {
+fn step_line(i: usize, mut grad: Line, decay: Line, panel: &mut Panel, update: Update) {
+    let Panel { w, m, v, target } = panel;
     let at = i * LANES;
     let Some(adam) = update.adam else { return write(w, at, grad) };
     let old = read(w, at);
@@ -107,7 +166,8 @@ fn step_line(
     write(m, at, first);
     write(v, at, second);
     if let Some(tau) = update.tau {
-        write(target, at, polyak(read(target, at), new, tau));
+        let moved = polyak(read(target, at), new, tau);
+        write(target, at, moved);
     }
 }
 
@@ -120,40 +180,7 @@ pub(super) fn polyak(mut target: Line, w: Line, tau: f32) -> Line {
     target
 }
 
-/// Σ_rows x[row][k] · dy[row][j] for `width` inputs k from `strip`·16 and the outputs j of a panel. `fetch` gets
-/// the inputs that are summed next, for the last time.
-///
-/// Shard by shard, so that what is multiplied at a time is 16 KiB for shards of 128 rows. Each sum keeps its order.
-#[inline(always)]
-fn gradient_block<K: Kernel>(
-    gradient: &Gradient<'_, '_>,
-    strip: usize,
-    width: usize,
-    fetch: impl Fn(std::ops::Range<usize>),
-) -> [Line; LANES] {
-    let mut block = [[0.0; LANES]; LANES];
-    for shard in 0..gradient.count {
-        let (x, dy, rows) = gradient.terms(shard);
-        let x = &x.data()[strip * x.capacity() * LANES..][..rows * LANES];
-        let dy = &dy.data()[gradient.panel * dy.capacity() * LANES..][..rows * LANES];
-        for (first, height) in tiles(width, K::ROWS[0]) {
-            if shard + 1 == gradient.count {
-                fetch(first..first + height);
-            }
-            let mut sums = [K::ZEROS];
-            sums[0].as_mut()[..height].copy_from_slice(&block[first..first + height]);
-            // SAFETY: both slices hold `rows` lines of 16, and first + height ≤ 16.
-            unsafe {
-                let a = x.as_ptr().add(first);
-                K::accumulate::<1, 1, LANES>(height, a, [dy.as_ptr()], rows, LANES * LANES, &mut sums);
-            }
-            block[first..first + height].copy_from_slice(&sums[0].as_ref()[..height]);
-        }
-    }
-    block
-}
-
-/// The same for a layer with one output: sixteen inputs from 16·`strip`.
+/// Σ_rows x[row][k] · dy[row] for sixteen inputs k from 16·`strip`.
 #[inline(always)]
 fn gradient_column(gradient: &Gradient<'_, '_>, strip: usize) -> Line {
     let mut sum = [0.0; LANES];
