@@ -209,6 +209,10 @@ const EXAMPLES: &[Examples] = &[
         &[("bench uncertainty hopper-medium --estimators sumo pairwise", "what two scores cost")],
     ),
     (
+        "bench scaling",
+        &[("bench scaling --cores 64", "what a machine of 64 cores would do, and how to share it out")],
+    ),
+    (
         "bench train",
         &[("bench train --algorithms mopo+sumo --dataset hopper-medium-replay", "steps of a whole training")],
     ),

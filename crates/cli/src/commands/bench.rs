@@ -8,7 +8,7 @@ use offing::env::Physics;
 use offing::sac::SacConfig;
 use offing_experiments::Runtime;
 use offing_experiments::bench::{
-    KnnBench, NetworkBench, TrainingBench, bench_data, bench_dynamics, bench_env, bench_sac,
+    KnnBench, NetworkBench, TrainingBench, bench_data, bench_dynamics, bench_env, bench_sac, bench_scaling,
     bench_uncertainty,
 };
 use offing_experiments::calibrate::parse_estimator;
@@ -108,6 +108,17 @@ pub(crate) enum Bench {
         #[arg(long, default_value_t = 500)]
         updates: u64,
     },
+    /// What more cores would bring to a gradient step: measured here, modelled beyond.
+    Scaling {
+        #[command(flatten)]
+        common: Common,
+        /// Rows of one gradient step.
+        #[arg(long, default_value_t = 256, value_parser = positive)]
+        batch: usize,
+        /// Cores of the machine to think of.
+        #[arg(long, default_value_t = 16, value_parser = positive)]
+        cores: usize,
+    },
     /// Whole trainings: seconds of a thousand gradient steps by phase, the projected run, memory.
     Train {
         #[command(flatten)]
@@ -155,6 +166,7 @@ pub(crate) fn run(runtime: &Runtime, command: Bench) -> Result<ExitCode> {
             let estimators = estimators.iter().map(|e| parse_estimator(e)).collect::<Result<Vec<_>>>()?;
             (bench_uncertainty(runtime, &dataset, &estimators, rows, updates, common.samples)?, common)
         }
+        Bench::Scaling { common, batch, cores } => (bench_scaling(batch, cores, common.samples)?, common),
         Bench::Train { common, work } => match work.run(runtime, common.samples)? {
             Some(measured) => (measured, common),
             None => return Ok(ExitCode::STOPPED),

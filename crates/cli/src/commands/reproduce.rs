@@ -19,8 +19,8 @@ pub(crate) struct Args {
     /// Who runs the cells: `local`, processes on this machine; `slurm`, an array job.
     #[arg(long, value_enum, default_value_t)]
     executor: Executor,
-    /// Cells to run at once [default: 1 here, no limit on Slurm]. Each has --threads threads [default: its share of the
-    /// cores here, 4 on Slurm].
+    /// Cells to run at once [default: one for each core here, or 1 where times are measured; no limit on Slurm]. Each has
+    /// --threads threads [default: its share of the cores here, 4 on Slurm].
     #[arg(long, value_parser = positive)]
     jobs: Option<usize>,
     /// An option for sbatch, such as --sbatch=--partition=cpu (may be repeated).
@@ -124,7 +124,8 @@ fn run_all(runtime: &Runtime, grid: &Grid, cells: &[Cell], args: &Args) -> Resul
         }
         return Ok(None);
     }
-    let (jobs, threads) = shares(cores(), args.jobs, runtime.threads);
+    let side_by_side = if grid.runs_alone() { 1 } else { left.len() };
+    let (jobs, threads) = shares(cores(), side_by_side, args.jobs, runtime.threads);
     if let Some(asked) = args.jobs.filter(|asked| *asked > jobs) {
         let cores = cores();
         runtime.say(&format!("{jobs} at once instead of {asked}: {cores} cores, {threads} threads for each"));

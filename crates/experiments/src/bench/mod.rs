@@ -5,6 +5,7 @@ mod env;
 mod knn;
 mod knn_queries;
 mod networks;
+mod scaling;
 mod training;
 mod uncertainty;
 
@@ -23,6 +24,7 @@ pub use data::bench_data;
 pub use env::bench_env;
 pub use knn::{KnnBench, KnnData};
 pub use networks::{NetworkBench, bench_dynamics, bench_sac};
+pub use scaling::bench_scaling;
 pub use training::TrainingBench;
 pub(crate) use training::{TimedTraining, configure_timed, train_in_turns};
 pub use uncertainty::bench_uncertainty;

@@ -36,7 +36,7 @@ pub struct NetworkBench {
 
 impl NetworkBench {
     /// Rows of noise: speed does not depend on what is learnt.
-    fn rows(&self, rows: usize, rng: &mut Rng) -> Batch {
+    pub(super) fn rows(&self, rows: usize, rng: &mut Rng) -> Batch {
         let mut mat = |cols: usize| Mat::from_shape_fn((rows, cols), |_| rng.normal() as f32);
         let (obs, act, next_obs) = (mat(self.obs), mat(self.act).mapv(f32::tanh), mat(self.obs));
         Batch { rew: obs.column(0).to_owned(), obs, act, next_obs, done: vec![false; rows].into() }

@@ -109,6 +109,11 @@ impl ThreadPool {
         self.0.workers.len() + 1
     }
 
+    /// Jobs that were shared among the threads so far: so often they waited for each other.
+    pub fn jobs(&self) -> u64 {
+        self.0.shared.gate.load(Ordering::Relaxed) / NEXT
+    }
+
     /// Cuts `rows` rows into shards: as many for each thread, of at most 128 rows, whose activations (of 400 units) just
     /// fit a core's own cache.
     pub fn shards(&self, rows: usize) -> impl Iterator<Item = Range<usize>> + use<> {

@@ -14,10 +14,11 @@ pub use local::Local;
 pub use slurm::{Slurm, SlurmJob};
 
 /// How many processes run at once, and the threads of each: as asked, but no more at once than cores, which would only take
-/// turns.
-pub fn shares(cores: usize, jobs: Option<usize>, threads: Option<usize>) -> (usize, usize) {
+/// turns. Unasked, each of the `cells` that are left has a core of its own while there are enough of them: threads of
+/// one training wait for each other, trainings do not (`offing bench scaling`).
+pub fn shares(cores: usize, cells: usize, jobs: Option<usize>, threads: Option<usize>) -> (usize, usize) {
     let threads = threads.filter(|&n| n > 0); // 0: as many as there are
-    let jobs = jobs.unwrap_or(1).min((cores / threads.unwrap_or(1)).max(1));
+    let jobs = jobs.unwrap_or(cells).clamp(1, (cores / threads.unwrap_or(1)).max(1));
     (jobs, threads.unwrap_or(cores / jobs).max(1))
 }
 
@@ -62,12 +63,20 @@ mod tests {
 
     #[test]
     fn cells_never_ask_for_more_threads_than_there_are_cores() {
-        assert_eq!(shares(8, None, None), (1, 8));
-        assert_eq!(shares(8, Some(3), None), (3, 2));
-        assert_eq!(shares(2, Some(8), None), (2, 1));
-        assert_eq!(shares(8, Some(4), Some(4)), (2, 4));
-        assert_eq!(shares(2, Some(4), Some(4)), (1, 4), "threads are as asked");
-        assert_eq!(shares(8, Some(2), Some(0)), (2, 4));
+        assert_eq!(shares(8, 20, Some(3), None), (3, 2));
+        assert_eq!(shares(2, 20, Some(8), None), (2, 1));
+        assert_eq!(shares(8, 20, Some(4), Some(4)), (2, 4));
+        assert_eq!(shares(2, 20, Some(4), Some(4)), (1, 4), "threads are as asked");
+        assert_eq!(shares(8, 20, Some(2), Some(0)), (2, 4));
+    }
+
+    #[test]
+    fn many_cells_have_a_core_each_and_few_share_them() {
+        assert_eq!(shares(8, 20, None, None), (8, 1));
+        assert_eq!(shares(8, 3, None, None), (3, 2));
+        assert_eq!(shares(8, 1, None, None), (1, 8));
+        assert_eq!(shares(8, 20, None, Some(4)), (2, 4));
+        assert_eq!(shares(8, 0, None, None), (1, 8));
     }
 
     #[test]
