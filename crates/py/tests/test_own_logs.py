@@ -1,0 +1,41 @@
+"""Logs of a task that nobody has described."""
+
+import copy
+
+import numpy as np
+import pytest
+from conftest import SMALL
+
+import offing
+
+MODEL = {"ensemble": SMALL["model"]["ensemble"]}
+
+
+@pytest.fixture
+def drift(log):
+    """The point mass under another name; its episodes end beyond a line."""
+    data = copy.deepcopy(log)
+    data.name = "drift"
+    data.terminals = data.next_observations[:, 0] > np.quantile(data.next_observations[:, 0], 0.95)
+    return data
+
+
+def test_when_episodes_end_is_learnt_where_nobody_says_it(drift, train, caplog):
+    with caplog.at_level("INFO", logger="offing"):
+        run = train(data=drift, steps=60, model=MODEL)
+    (note,) = [record.message for record in caplog.records if "is learnt from the" in record.message]
+    assert f"the {drift.terminals.sum()} rows of the log that do" in note
+    assert run.metrics["terminated"][-1] > 0 and run.config["settings"]["model"].get("termination") is None
+    asked = train(data=drift, dir="asked", steps=60, model={**MODEL, "termination": {"kind": "learnt"}})
+    assert run.metrics["terminated"].tolist() == asked.metrics["terminated"].tolist()
+    drift.terminals[:] = False
+    never = train(data=drift, dir="never", steps=60, model=MODEL)
+    assert never.metrics["terminated"][-1] == 0
+
+
+def test_ends_that_are_lost_with_their_next_states_are_missed_aloud(drift, train):
+    drift.terminals[:] = False
+    drift.terminals[59::60], drift.next_observations = True, None
+    drift.timeouts[:] = False
+    with pytest.warns(offing.TrainingWarning, match="the 20 rows that end have no next state and are left out"):
+        train(data=drift, steps=20, model=MODEL)
