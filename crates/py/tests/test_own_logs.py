@@ -39,3 +39,13 @@ def test_ends_that_are_lost_with_their_next_states_are_missed_aloud(drift, train
     drift.timeouts[:] = False
     with pytest.warns(offing.TrainingWarning, match="the 20 rows that end have no next state and are left out"):
         train(data=drift, steps=20, model=MODEL)
+
+
+def test_a_file_that_loses_its_ends_is_told_of_on_loading(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [[trial, *rng.normal(size=3), step == 19 and trial < 3] for trial in range(9) for step in range(20)]
+    np.savetxt(tmp_path / "t.csv", rows, delimiter=",", header="trial,p [Pa],valve,gain,tripped", comments="")
+    columns = {"obs": ["p [Pa]"], "act": "valve", "rew": "gain", "done": "tripped", "episode": "trial"}
+    with pytest.warns(offing.DataWarning, match="the 3 rows that end have no next state and are left out"):
+        data = offing.load_dataset(tmp_path / "t.csv", columns=columns)
+    assert not data.terminals.any()
