@@ -49,3 +49,20 @@ def test_a_file_that_loses_its_ends_is_told_of_on_loading(tmp_path):
     with pytest.warns(offing.DataWarning, match="the 3 rows that end have no next state and are left out"):
         data = offing.load_dataset(tmp_path / "t.csv", columns=columns)
     assert not data.terminals.any()
+
+
+def test_one_sensor_or_one_actuator_may_be_a_plain_column(log):
+    data = offing.Dataset(log.observations, log.actions[:, 0], log.rewards)
+    assert data.actions.shape == (1200, 1)
+    data.observations = log.observations[:, 1]
+    assert data.transitions()["observations"].shape[1] == 1
+    with pytest.raises(ValueError, match="actions: wanted 1200 rows as in observations, found 2"):
+        offing.Dataset(log.observations, [0.5, 0.7], log.rewards)
+
+
+def test_an_id_without_gymnasium_says_what_to_install(log, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    with pytest.raises(ImportError, match=r"pip install 'offing\[gym\]'"):
+        offing.train("bc", log, env="Drift-v0")
