@@ -69,9 +69,9 @@ $(VENV)/ready: scripts/requirements.txt
 PEERS := .venv-peers
 peers:
 	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install -q maturin pytest torch d3rlpy pandas
+	$(PEERS)/bin/python -m pip install -q maturin pytest hypothesis torch d3rlpy pandas
 	VIRTUAL_ENV=$(CURDIR)/$(PEERS) $(PEERS)/bin/maturin develop --quiet --locked
-	$(PEERS)/bin/python -m pytest -q crates/py/tests/test_large_peers.py crates/py/tests/test_docs.py -k "peers or pytorch or torch or d3rlpy"
+	$(PEERS)/bin/python -m pytest -q crates/py/tests/test_large_peers.py crates/py/tests/test_docs.py crates/py/tests/test_arrays.py -k "peers or pytorch or torch or d3rlpy"
 
 # The package as others install it: built, then put into an empty environment and used. Says how long and how large.
 wheel: $(VENV)/ready

@@ -25,6 +25,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rows", type=int)
+    parser.add_argument("--threads", type=int)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=JSON", help="a setting, such as sac.hidden=[64,64]")
     parser.add_argument("--episodes", type=int, default=100, help="of the final evaluation")
     args = parser.parse_args()
@@ -41,7 +42,7 @@ def main() -> None:
 
     run = offing.train(
         args.algorithm, data, env=make, callbacks=[show], profile=args.profile, steps=args.steps, seed=args.seed,
-        rows=args.rows, evaluate_every=max(args.steps // 4, 1), episodes=20, **settings,
+        rows=args.rows, threads=args.threads, evaluate_every=max(args.steps // 4, 1), episodes=20, **settings,
     )  # fmt: skip
     found = offing.evaluate(run.policy, make, args.episodes, seed=1)
     behaviour = run.behaviour_return

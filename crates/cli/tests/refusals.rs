@@ -85,7 +85,6 @@ fn bad_settings_are_refused_before_anything_is_fitted_or_written() {
         ("mopo", &[NEVER, "uncertainty.kind=bellman-std"], "wanted the critics"),
         ("morel", &[NEVER, "uncertainty={kind=\"sumo\",k=0}"], "wanted k from 1"),
         ("rambo", &[NEVER, "adversary.step.decay=[0.1]"], "adversary.step.decay: wanted 2 numbers"),
-        ("mopo+sumo", &[], "give model.termination.kind"),
         (
             "mopo+sumo",
             &["model.termination={kind=\"expression\",alive=\"obs[9] > 0\"}"],

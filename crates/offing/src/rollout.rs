@@ -383,7 +383,7 @@ impl ModelBuffer {
         if open.is_empty() {
             return Ok(());
         }
-        let scores = estimator.score(&ModelStep::of_rows(self.ring.columns().select(&open)))?.to_vec();
+        let scores = estimator.score_owned(ModelStep::of_rows(self.ring.columns().select(&open)))?.to_vec();
         rule.observe(&scores);
         stats.add_scores(&scores);
         open.iter().zip(&scores).for_each(|(&slot, &u)| self.u[slot] = u);

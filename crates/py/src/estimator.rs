@@ -1,6 +1,7 @@
 //! Estimators, rules and models written in Python. `offing._own` wraps what a user gives, so that every answer that arrives here
 //! has the right shape and type; rows cross in the log's units.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use ndarray::{Array1, Array2, Array3, ArrayView1, Axis, s};
@@ -104,21 +105,25 @@ impl PyEstimator {
                     let model = context.model_for("an estimator that compares members")?;
                     step.prediction = Some(model.predict(&step.batch.obs, &step.batch.act));
                 }
-                built.scores.extend(built.score(&step)?);
+                built.scores.extend(built.score_owned(step)?);
             }
             built.max = built.scores.iter().copied().fold(f32::MIN, f32::max);
         }
         Ok(built)
     }
 
-    fn outward(&self, batch: &Batch) -> (Mat, Mat, Mat) {
-        match self.units.get().and_then(Option::as_ref) {
-            Some(units) => (
-                units.obs_outward(&batch.obs),
-                units.act_outward(&batch.act),
-                units.obs_outward(&batch.next_obs),
-            ),
-            None => (batch.obs.clone(), batch.act.clone(), batch.next_obs.clone()),
+    /// States, actions and next states in the log's units, for Python to keep: those of a step that nobody else needs are
+    /// handed over as they lie.
+    fn outward(&self, step: Cow<'_, ModelStep>) -> (Mat, Mat, Mat) {
+        match (self.units.get().and_then(Option::as_ref), step) {
+            (Some(units), step) => {
+                let Batch { obs, act, next_obs, .. } = &step.batch;
+                (units.obs_outward(obs), units.act_outward(act), units.obs_outward(next_obs))
+            }
+            (None, Cow::Owned(ModelStep { batch, .. })) => (batch.obs, batch.act, batch.next_obs),
+            (None, Cow::Borrowed(ModelStep { batch, .. })) => {
+                (batch.obs.clone(), batch.act.clone(), batch.next_obs.clone())
+            }
         }
     }
 
@@ -140,11 +145,10 @@ impl PyEstimator {
     fn ask<T: Send + 'static>(
         &self,
         method: &'static str,
-        step: &ModelStep,
+        step: Cow<'_, ModelStep>,
         last: Option<f32>,
         read: impl Fn(&Bound<'_, PyAny>) -> PyResult<T> + Send + 'static,
     ) -> Result<T> {
-        let (obs, act, next_obs) = self.outward(&step.batch);
         let members = match (self.members, &step.prediction) {
             (Members::One, _) => None,
             (Members::All, Some(prediction)) => Some(self.members_outward(prediction)),
@@ -154,6 +158,7 @@ impl PyEstimator {
                 ));
             }
         };
+        let (obs, act, next_obs) = self.outward(step);
         let (object, bridge) = (self.object.clone(), self.bridge.clone());
         let work = move |py: Python<'_>| {
             let members = match members {
@@ -191,7 +196,11 @@ fn flags(answer: &Bound<'_, PyAny>) -> PyResult<Array1<bool>> {
 
 impl Uncertainty for PyEstimator {
     fn score(&self, step: &ModelStep) -> Result<Array1<f32>> {
-        self.ask("score", step, None, numbers)
+        self.ask("score", Cow::Borrowed(step), None, numbers)
+    }
+
+    fn score_owned(&self, step: ModelStep) -> Result<Array1<f32>> {
+        self.ask("score", Cow::Owned(step), None, numbers)
     }
 
     fn needs(&self) -> Members {
@@ -222,7 +231,10 @@ impl Uncertainty for PyEstimator {
 
     fn exceeds(&self, step: &ModelStep, threshold: f32) -> Result<Vec<bool>> {
         match self.own_exceeds {
-            true => self.ask("exceeds", step, Some(threshold), |answer| flags(answer).map(|f| f.to_vec())),
+            true => {
+                let read = |answer: &Bound<'_, PyAny>| flags(answer).map(|flags| flags.to_vec());
+                self.ask("exceeds", Cow::Borrowed(step), Some(threshold), read)
+            }
             false => Ok(self.score(step)?.iter().map(|&u| u > threshold).collect()),
         }
     }
@@ -239,7 +251,8 @@ impl Uncertainty for PyEstimator {
             let of = |i: usize| matrix(&parts.get_item(i)?);
             Ok((numbers(&parts.get_item(0)?)?, of(1)?, of(2)?, of(3)?))
         };
-        let (score, mut obs, mut act, mut next_obs) = self.ask("gradient", step, None, read)?;
+        let (score, mut obs, mut act, mut next_obs) =
+            self.ask("gradient", Cow::Borrowed(step), None, read)?;
         if let Some(units) = self.units.get().and_then(Option::as_ref) {
             let scale = ArrayView1::from(units.obs.std()).insert_axis(Axis(0));
             obs *= &scale;

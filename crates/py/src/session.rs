@@ -208,8 +208,16 @@ pub(crate) fn load_dataset<'py>(
     let wrong = |e: serde_json::Error| PyValueError::new_err(format!("columns: {e}"));
     let columns = columns.map(|text| serde_json::from_str(&text)).transpose().map_err(wrong)?;
     let options = ReadOptions { columns, ..ReadOptions::default() };
-    let data = beside(py, None, move |runtime, _| Ok(Some(runtime.read_data(&name, options)?.0)))?;
-    let notes = data.reading.notes.clone();
+    let wanted = name.clone();
+    let data = beside(py, None, move |runtime, _| Ok(Some(runtime.read_data(&wanted, options)?.0)))?;
+    let mut notes = data.reading.notes.clone();
+    let lost = data.reading.dropped_terminals;
+    if lost > 0 && !data.rows.done.iter().any(|&done| done) {
+        notes.push(format!(
+            "{name}: the {lost} rows that end have no next state and are left out, so nothing can be learnt of ends; give the log \
+             next states, or a training a rule of its own (termination=…)"
+        ));
+    }
     Ok((as_columns(py, data)?, notes))
 }
 

@@ -6,6 +6,10 @@ import pytest
 import offing
 
 
+def test_it_says_what_it_is(data):
+    assert repr(offing.Sumo(*data, k=2)) == "Sumo(600 transitions, k=2, vector=s+a+s', metric=euclidean, columns=raw)"
+
+
 def test_the_score_is_the_formula(data):
     obs, act, nxt, _ = data
     sumo = offing.Sumo(obs, act, nxt, k=3)

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::data::{ColumnMap, Dataset};
-use crate::dynamics::{EnsembleConfig, ModelParts, TerminationConfig, check_rows};
+use crate::dynamics::{EnsembleConfig, LearnedConfig, ModelParts, TerminationConfig, check_rows};
 use crate::error::{Result, ensure, invalid};
 use crate::pessimism::Pessimism;
 use crate::sac::SacConfig;
@@ -283,8 +283,8 @@ pub struct ModelConfig {
     /// Seed of the model's training. Without it, the run's own seed, as in the paper. With one number, runs of all seeds
     /// share one model.
     pub seed: Option<u64>,
-    /// When imagined episodes end. Without it, the rule of the dataset's task, or never where no row of the log ends; other data
-    /// need one (docs/data.md#when-imagined-episodes-end).
+    /// When imagined episodes end. Without it, the rule of the dataset's task; where the task is not known, a classifier learnt
+    /// from the rows that end, or never if none does (docs/data.md#when-imagined-episodes-end).
     pub termination: Option<TerminationConfig>,
     /// Name of a function of the program that trains: rewards of imagined steps come from it, not from the model.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -295,20 +295,23 @@ pub struct ModelConfig {
 }
 
 impl ModelConfig {
-    /// The rule by which imagined episodes end: the one given, or that of the dataset's task, or never.
+    /// The rule by which imagined episodes end: the one given, or that of the dataset's task, or what the log suggests.
     pub fn termination_for(&self, data: &Dataset) -> Result<TerminationConfig> {
-        match &self.termination {
-            Some(given) => Ok(given.clone()),
-            None if self.never_ends(data) => Ok(TerminationConfig::Never {}),
-            None => TerminationConfig::of_task(&data.name, data.goal()),
+        match (&self.termination, self.rule_of_log(data)) {
+            (Some(given), _) => Ok(given.clone()),
+            (None, Some(suggested)) => Ok(suggested),
+            (None, None) => TerminationConfig::of_task(&data.name, data.goal()),
         }
     }
 
-    /// Whether the log alone says that imagined episodes do not end.
-    pub(super) fn never_ends(&self, data: &Dataset) -> bool {
-        self.termination.is_none()
-            && body_of(&data.name.to_ascii_lowercase()).is_none()
-            && !data.rows.done.iter().any(|&d| d)
+    /// What the log alone suggests, where no rule is given and the task is not known: to learn from the rows that end, or never.
+    pub(super) fn rule_of_log(&self, data: &Dataset) -> Option<TerminationConfig> {
+        let known = self.termination.is_some() || body_of(&data.name.to_ascii_lowercase()).is_some();
+        let ends = data.rows.done.iter().any(|&done| done);
+        (!known).then(|| match ends {
+            true => TerminationConfig::Learnt { classifier: LearnedConfig::default() },
+            false => TerminationConfig::Never {},
+        })
     }
 
     /// Those of the program's functions that these settings name.

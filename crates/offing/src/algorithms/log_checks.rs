@@ -2,10 +2,11 @@
 
 use ndarray::{Array1, Axis};
 
+use super::config::ModelConfig;
 use super::session::Session;
 use crate::batch::Batch;
 use crate::data::ColumnNames;
-use crate::dynamics::{DynamicsModel, Ensemble};
+use crate::dynamics::{DynamicsModel, Ensemble, TerminationConfig};
 
 /// Rows that a rule is checked on.
 const ROWS: usize = 100_000;
@@ -83,6 +84,26 @@ pub(super) fn widest_column(rows: &Batch, names: &ColumnNames) -> Option<(String
 }
 
 impl Session<'_> {
+    /// Says when imagined episodes end, where nobody said it and the task is not known.
+    pub(super) fn tell_assumed_rule(&mut self, cfg: &ModelConfig) {
+        let ends = self.data.rows.done.iter().filter(|&&done| done).count();
+        let line = match (cfg.rule_of_log(self.data), self.data.reading.dropped_terminals) {
+            (None, _) => return,
+            (Some(TerminationConfig::Never {}), 0) => {
+                "no row of the log ends, so imagined episodes never do (model.termination)".into()
+            }
+            (Some(TerminationConfig::Never {}), lost) => format!(
+                "warning: the {lost} rows that end have no next state and are left out, so imagined episodes never end; give the \
+                 log next states, or model.termination a condition"
+            ),
+            _ => format!(
+                "when imagined episodes end is learnt from the {ends} rows of the log that do (model.termination.kind = \
+                 \"learnt\"); a condition, if you know one, is surer"
+            ),
+        };
+        self.note(line);
+    }
+
     /// Says how the model's termination rule does on the log's own steps, where it does not fit them.
     pub(super) fn check_termination(&mut self, model: &Ensemble) {
         let rows = &self.data.rows;

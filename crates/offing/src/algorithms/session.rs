@@ -178,9 +178,7 @@ impl<'a> Session<'a> {
     /// The dynamics model: found in the cache by content, or fitted.
     pub fn fit_model(&mut self, cfg: &ModelConfig) -> Result<Ensemble> {
         let termination = cfg.termination_for(self.data)?;
-        if cfg.never_ends(self.data) {
-            self.note("no row of the log ends, so imagined episodes never do (model.termination)");
-        }
+        self.tell_assumed_rule(cfg);
         let fit = FitRequest {
             rows: &self.data.rows,
             names: &self.data.names,

@@ -393,12 +393,15 @@ fn what_the_data_cannot_serve_is_said_before_a_model_is_fitted() {
         let error = validate_for(&cfg, &data).unwrap_err().to_string();
         assert!(error.contains(word) && !error.contains('\n'), "{error}");
     }
-    // Where rows end, somebody must say when; where none does, none will.
+    // Where rows end, it is learnt when; where none does, none will.
     validate_for(&nameless, &data).unwrap();
+    assert_eq!(nameless.model.termination_for(&data).unwrap(), TerminationConfig::Never {});
     let mut ends = data.clone();
     ends.rows.done[7] = true;
-    let error = validate_for(&nameless, &ends).unwrap_err().to_string();
-    assert!(error.contains("give model.termination.kind") && !error.contains('\n'), "{error}");
+    validate_for(&nameless, &ends).unwrap();
+    assert!(matches!(nameless.model.termination_for(&ends).unwrap(), TerminationConfig::Learnt { .. }));
+    ends.name = "hopper-log".into();
+    assert_eq!(nameless.model.termination_for(&ends).unwrap(), TerminationConfig::Hopper {});
     let trusting =
         ModelBasedSacConfig { pessimism: Pessimism::Ignore {}, ..with(r#"{"kind":"sumo","k":0}"#) };
     validate_for(&trusting, &data).unwrap();

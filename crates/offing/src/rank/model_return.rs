@@ -75,7 +75,7 @@ pub fn model_return(
         let scores = match rollout.estimator {
             // Estimators that look at rows alone leave scoring to the caller.
             Some(estimator) if made.u.iter().any(|u| u.is_nan()) => {
-                estimator.score(&ModelStep::of_rows(rows))?.to_vec()
+                estimator.score_owned(ModelStep::of_rows(rows))?.to_vec()
             }
             _ => made.u,
         };

@@ -116,6 +116,14 @@ pub trait Uncertainty: std::fmt::Debug + Send + Sync {
     /// [`needs`](Self::needs) asks for.
     fn score(&self, step: &ModelStep) -> Result<Array1<f32>>;
 
+    /// [`score`](Self::score) of a step that nobody else needs: an estimator that hands rows on may keep them.
+    ///
+    /// # Errors
+    /// As [`score`](Self::score).
+    fn score_owned(&self, step: ModelStep) -> Result<Array1<f32>> {
+        self.score(&step)
+    }
+
     /// Scores, and how they change with the step: the gradient of each row's score by (s, a, s'). What a policy that is
     /// trained through the model follows back to the data. Without an answer of its own, an estimator's gradient is 0.
     ///

@@ -31,6 +31,12 @@ def matrix(x: Any, name: str) -> NDArray[np.float32]:
     return found
 
 
+def table(x: Any, name: str) -> NDArray[np.float32]:
+    """One row for each step; a plain list of numbers is a table of one column."""
+    found = array(x, name)
+    return matrix(found[:, None] if found.ndim == 1 else found, name)
+
+
 def column(x: Any, name: str) -> NDArray[np.float32]:
     """One number for each row."""
     found = array(x, name)

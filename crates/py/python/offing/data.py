@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offing import _offing
-from offing._arrays import column, matrix
+from offing._arrays import column, table
 
 _COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminals", "timeouts")
 
@@ -53,10 +53,10 @@ class Dataset:
     ) -> None:
         self.name = name
         self.path = None if path is None else Path(path)
-        self.observations = matrix(observations, "observations")
-        self.actions = matrix(actions, "actions")
+        self.observations = table(observations, "observations")
+        self.actions = table(actions, "actions")
         self.rewards = column(rewards, "rewards")
-        self.next_observations = None if next_observations is None else matrix(next_observations, "next_observations")
+        self.next_observations = None if next_observations is None else table(next_observations, "next_observations")
         self.terminals = self._flags(terminals, "terminals")
         self.timeouts = self._flags(timeouts, "timeouts")
         for key in _COLUMNS:
@@ -89,7 +89,7 @@ class Dataset:
 
     def columns(self) -> dict[str, Any]:
         """Name and columns as the native half takes them: as they are now, whatever was put in their place."""
-        columns = {"observations": matrix, "actions": matrix, "rewards": column, "next_observations": matrix}
+        columns = {"observations": table, "actions": table, "rewards": column, "next_observations": table}
         now: dict[str, Any] = {"name": self.name}
         for key in _COLUMNS:
             value = getattr(self, key)

@@ -62,7 +62,10 @@ class EnvScorer:
         self._make: Callable[[], Any] | None = None
         self._envs: list[Any] = []
         if isinstance(env, str):
-            import gymnasium
+            try:
+                import gymnasium
+            except ImportError:
+                raise ImportError("env: an id needs Gymnasium, which is not installed; pip install 'offing[gym]'") from None
 
             self._make = lambda: gymnasium.make(env)
         elif hasattr(env, "reset") and hasattr(env, "step") and not isinstance(env, type):

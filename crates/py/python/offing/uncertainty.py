@@ -32,7 +32,7 @@ class Sumo:
     True
     """
 
-    __slots__ = ("_native", "_wants_rewards")
+    __slots__ = ("_native", "_settings", "_wants_rewards")
 
     def __init__(
         self,
@@ -48,6 +48,7 @@ class Sumo:
         threads: int | None = None,
     ) -> None:
         settings = {"k": count(k, "k"), "vector": vector, "metric": metric, "columns": columns}
+        self._settings = settings
         self._wants_rewards = vector == "s+a+r+s'"
         threads = threads_or_all(threads) or os.cpu_count() or 1
         self._native = _offing.Sumo(self._steps(obs, act, next_obs, rewards), json.dumps(settings), threads)
@@ -105,6 +106,10 @@ class Sumo:
 
     def __len__(self) -> int:
         return len(self._native)
+
+    def __repr__(self) -> str:
+        chosen = ", ".join(f"{key}={value}" for key, value in self._settings.items())
+        return f"Sumo({len(self):,} transitions, {chosen})"
 
     def _steps(self, obs: Any, act: Any, next_obs: Any, rewards: Any) -> _Steps:
         if self._wants_rewards and rewards is None:

@@ -14,6 +14,7 @@ use super::super::{Dataset, naming};
 use super::{AuditFinding, Severity};
 use crate::batch::Mat;
 use crate::stats::quantile;
+use crate::tasks::body_of;
 
 /// AntMaze's ant covers at most about 0.6 units a step; no body crosses this many.
 const ANTMAZE_STEP: f32 = 2.0;
@@ -312,9 +313,12 @@ fn actions_out_of_range(data: &Dataset) -> AuditFinding {
     let rows: Vec<usize> =
         (0..act.nrows()).filter(|&i| act.row(i).iter().any(|a| a.abs() > 1.0 + 1e-6)).collect();
     let largest = rows.iter().flat_map(|&i| act.row(i)).fold(0.0f32, |m, a| m.max(a.abs()));
-    let detail = format!(
-        "entries beyond [-1, 1], up to {largest}; rescale them, a squashed policy cannot repeat these actions"
-    );
+    let advice = match body_of(&data.name.to_ascii_lowercase()) {
+        Some(_) => "rescale them, a squashed policy cannot repeat these actions",
+        // `train.units = "auto"`.
+        None => "a training scales them, and its policy gives them as logged",
+    };
+    let detail = format!("entries beyond [-1, 1], up to {largest}; {advice}");
     about("actions out of range", Severity::Note, &rows, detail)
 }
 

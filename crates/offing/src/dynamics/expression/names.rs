@@ -46,7 +46,7 @@ impl Parser<'_> {
         self.expect("[")?;
         self.skip_spaces();
         let (start, rest) = (self.at, &self.text[self.at..]);
-        let inside = rest.split(']').next().unwrap_or("").trim_end();
+        let inside = before_closing(rest).trim_end();
         if self.names.is_empty() || inside.is_empty() || inside.bytes().all(|b| b.is_ascii_digit()) {
             let index = self.index(vector, size)?;
             self.expect("]")?;
@@ -105,6 +105,20 @@ impl Parser<'_> {
 
 /// What may stand where a number or a condition is wanted, in a log without names.
 const WITHOUT_NAMES: &str = "a number, obs[i], prev[i], act[i], abs, sqrt, min, max, max_abs or `(`";
+
+/// What stands before the bracket that closes: names hold brackets of their own, as in `pressure [Pa]`.
+fn before_closing(text: &str) -> &str {
+    let mut open = 0;
+    for (at, c) in text.char_indices() {
+        match c {
+            '[' => open += 1,
+            ']' if open == 0 => return &text[..at],
+            ']' => open -= 1,
+            _ => {}
+        }
+    }
+    text
+}
 
 fn joined(places: &[(&str, usize)]) -> String {
     places.iter().map(|(vector, index)| format!("{vector}[{index}]")).collect::<Vec<_>>().join(" and ")

@@ -58,10 +58,13 @@ fn mistakes_are_pointed_at() {
 #[test]
 fn columns_go_by_their_names() {
     let named = |text: &str| -> Vec<String> { text.split(',').map(str::to_string).collect() };
-    let names = ColumnNames { obs: named("t_in,p_tank,max,tank level,pan,2nd"), act: named("valve,pan") };
-    let parse = |text: &str| Expression::parse_named(text, 6, 2, &names);
+    let names = ColumnNames {
+        obs: named("t_in,p_tank,max,tank level,pan,2nd"),
+        act: named("valve,pan,flow [l/min]"),
+    };
+    let parse = |text: &str| Expression::parse_named(text, 6, 3, &names);
     let (prev, act, obs) =
-        ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [-1.0, -2.0], [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]);
+        ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [-1.0, -2.0, -3.0], [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]);
     for text in [
         "t_in == 10 && p_tank == 20 && valve == -1",
         "prev.p_tank == 2 && prev[p_tank] == 2 && p_tank - prev . p_tank == 18",
@@ -69,19 +72,20 @@ fn columns_go_by_their_names() {
         "obs[tank level] == 40 && obs['tank level'] == 40 && prev[ tank level ] == 4",
         "obs.pan == 50 && act.pan == -2 && act[pan] == -2",
         "obs[2nd] == 60 && obs[2] == 30 && max_abs(obs) == 60",
+        "act[flow [l/min]] == -3 && act['flow [l/min]'] == -3 && obs[1] == 20",
     ] {
         assert!(parse(text).unwrap().holds(&prev, &act, &obs), "{text}");
     }
     for (text, words) in [
         (
             "p_tnk < 3",
-            "the name of a column (`t_in`, `p_tank`, `max`, `tank level`, `pan`, `2nd`, `valve`, `pan`) at column 1",
+            "the name of a column (`t_in`, `p_tank`, `max`, `tank level`, `pan`, `2nd`, `valve`, `pan`, `flow [l/min]`) at column 1",
         ),
         (
             "prev.valve < 3",
             "(`t_in`, `p_tank`, `max`, `tank level`, `pan`, `2nd`) at column 6, found `valve < 3`",
         ),
-        ("act[t_in] < 3", "(`valve`, `pan`)"),
+        ("act[t_in] < 3", "(`valve`, `pan`, `flow [l/min]`)"),
         ("pan < 3", "wanted one column of the name `pan`, found obs[4] and act[1]; write the place"),
         ("max < 3", "`max` is a word of conditions and a column; write the column as obs[2]"),
         ("obs[9] < 3", "obs has 6 entries"),

@@ -24,11 +24,18 @@ from offing.search import Index
 
 if TYPE_CHECKING:
 
+    from typing_extensions import Self
+
     class BaseEstimator:
         """What scikit-learn's own estimators are."""
 
+        def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+        def set_params(self, **params: Any) -> Self: ...
+
     class RegressorMixin:
         """What scikit-learn's own regressors are."""
+
+        def score(self, X: Any, y: Any) -> float: ...
 
 else:
     try:

@@ -37,6 +37,9 @@ class SumoPenalty(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     be on any device: the search runs on the CPU.
     """
 
+    cost: torch.Tensor
+    """What one unit of u costs."""
+
     def __init__(self, sumo: Sumo, lam: float = 1.0, reward_range: float | None = None) -> None:
         super().__init__()
         self.sumo, self.lam = sumo, lam
