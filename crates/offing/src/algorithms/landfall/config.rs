@@ -74,6 +74,9 @@ pub struct UnrollConfig {
     /// model knows what other actions do. A policy that earns its return only without noise stands on an edge that the model
     /// does not know well enough.
     pub noise: f32,
+    /// Which expectile of their targets the critics learn: 0.5 is the mean, less is wary of returns that only some members of
+    /// the model, or some draws of the noise, bring.
+    pub expectile: f32,
     /// Weight of the critics' mean loss on logged rows beside that on imagined ones, which has the rest. Without it, all rows
     /// count alike.
     pub logged_weight: Option<f32>,
@@ -126,6 +129,7 @@ impl Default for UnrollConfig {
             length: 10,
             lambda: 0.95,
             noise: 0.0,
+            expectile: 0.5,
             logged_weight: None,
             despite_bad_model: false,
         }

@@ -165,7 +165,7 @@ impl LandfallConfig {
             (true, true) => real,
             (true, false) => imagined,
         };
-        critic_step(agent, &obs, &act, &wanted.into(), weight)
+        critic_step(agent, (&obs, &act), &wanted.into(), weight, self.unroll.expectile)
     }
 }
 
@@ -199,27 +199,33 @@ pub(super) fn weights_of(advantage: &[f64], selectivity: f64) -> Vec<f32> {
     raw.into_iter().map(|w| (w / mean) as f32).collect()
 }
 
-/// One step of all critics on Huber's loss, quadratic below an error of 1; returns the weighted mean before it.
+/// One step of all critics towards an expectile of y; returns the weighted mean loss before it.
 pub(super) fn critic_step(
     agent: &mut Sac,
-    obs: &Mat,
-    act: &Mat,
+    (obs, act): (&Mat, &Mat),
     y: &Array1<f32>,
     weight: impl Fn(usize) -> f32,
+    expectile: f32,
 ) -> f64 {
     agent.critic_step_with(obs, act, |q, dq| {
         let (mut loss, rows) = (0.0, y.len() as f32);
         for (q, mut dq) in q.rows().into_iter().zip(dq.rows_mut()) {
             for i in 0..y.len() {
-                let error = q[i] - y[i];
-                let (value, slope) = match error.abs() < 1.0 {
-                    true => (0.5 * error * error, error),
-                    false => (error.abs() - 0.5, error.signum()),
-                };
+                let (value, slope) = value_loss(q[i] - y[i], expectile);
                 loss += f64::from(weight(i) * value);
                 dq[i] = weight(i) * slope / rows;
             }
         }
         loss / q.len() as f64
     })
+}
+
+/// Huber's loss of q − y, quadratic below 1, and its slope. Errors upwards count 2 (1 − τ) times and errors downwards 2 τ
+/// times, so that q becomes the expectile τ of its targets (LEQ, Park & Lee 2025), and their mean at 0.5.
+pub(super) fn value_loss(error: f32, expectile: f32) -> (f32, f32) {
+    let side = 2.0 * if error > 0.0 { 1.0 - expectile } else { expectile };
+    match error.abs() < 1.0 {
+        true => (side * 0.5 * error * error, side * error),
+        false => (side * (error.abs() - 0.5), side * error.signum()),
+    }
 }

@@ -67,7 +67,9 @@ impl Algorithm for LandfallConfig {
             own.unwrap_or(""),
         )?;
         ensure(self.unroll.length > 0, "unroll.length", "at least 1", self.unroll.length)?;
-        let UnrollConfig { lambda, noise, own_states, gather_every, .. } = self.unroll;
+        let UnrollConfig { lambda, noise, own_states, gather_every, expectile, .. } = self.unroll;
+        let between = expectile > 0.0 && expectile < 1.0;
+        ensure(between, "unroll.expectile", "a number between 0 and 1", expectile)?;
         ensure(noise >= 0.0 && noise.is_finite(), "unroll.noise", "a number from 0", noise)?;
         ensure((0.0..=1.0).contains(&own_states), "unroll.own_states", "a number from 0 to 1", own_states)?;
         ensure(gather_every > 0, "unroll.gather_every", "at least 1", gather_every)?;
@@ -155,7 +157,7 @@ impl Algorithm for LandfallConfig {
                     .time("cloning", || cloner.step_weighted(&mut agent.actor, pool, &batch, weight))?
                     / act_dim as f64;
                 found.critic =
-                    timer.time("critics", || critic_step(agent, &batch.obs, &batch.act, &y, |_| 1.0));
+                    timer.time("critics", || critic_step(agent, (&batch.obs, &batch.act), &y, |_| 1.0, 0.5));
                 agent.sync_targets();
                 if step.index + 1 == warm_start.steps {
                     // Cloning had moments of its own.

@@ -3,7 +3,7 @@
 use ndarray::{Array1, Array2};
 
 use super::guard::Guard;
-use super::learn::{critic_step, weights_of};
+use super::learn::{critic_step, value_loss, weights_of};
 use super::*;
 use crate::algorithms::PICKED_POLICY;
 use crate::algorithms::model_based_sac::ModelBasedSacConfig;
@@ -125,8 +125,8 @@ fn a_step_of_actor_and_critics_equals_pytorch() {
         let worst = (&y - &wanted).iter().fold(0.0f32, |worst, d| worst.max(d.abs()));
         assert!(worst < 1e-5, "returns differ by {worst}");
         let goal = wanted.row(0).to_owned();
-        let loss =
-            critic_step(&mut case.agent, &case.batch.obs, &case.batch.act, &goal, |i| case.weight[i]) * 3.0;
+        let rows = (&case.batch.obs, &case.batch.act);
+        let loss = critic_step(&mut case.agent, rows, &goal, |i| case.weight[i], 0.5) * 3.0;
         case.agent.sync_targets();
         let theirs = f64::from(case.golden.f32("critic_loss", &[1]).unwrap()[0]);
         assert!((loss - theirs).abs() < 1e-5, "{loss} against {theirs}");
@@ -269,6 +269,26 @@ fn climb_actions(noise: f32) -> [Mat; 3] {
     };
     unroll.train_actor(agent, model, &standardiser, pool, (&gradient, &Mat::zeros(anchored)));
     [noisy, plain, act(&mut unroll, agent, 0.0)]
+}
+
+#[test]
+fn critics_learn_the_expectile_of_their_targets() {
+    let targets = [0.1f32, 0.2, 0.4, 0.9];
+    for expectile in [0.5f32, 0.3, 0.1] {
+        let mut q = 0.0f32;
+        for _ in 0..2000 {
+            q -= 0.05 * targets.iter().map(|y| value_loss(q - y, expectile).1).sum::<f32>();
+        }
+        // By definition: τ Σ (y − q)⁺ = (1 − τ) Σ (q − y)⁺.
+        let [above, below] =
+            [1.0f32, -1.0].map(|s| targets.iter().map(|y| (s * (y - q)).max(0.0)).sum::<f32>());
+        assert!((expectile * above - (1.0 - expectile) * below).abs() < 1e-5, "{expectile}: {q}");
+    }
+    for (error, expectile) in [(0.4, 0.3), (-0.4, 0.3), (2.5, 0.1), (-2.5, 0.1), (0.7, 0.5)] {
+        let h = 1e-3;
+        let rise = value_loss(error + h, expectile).0 - value_loss(error - h, expectile).0;
+        assert!((rise / (2.0 * h) - value_loss(error, expectile).1).abs() < 1e-3, "{error}");
+    }
 }
 
 #[test]
