@@ -4,7 +4,7 @@
 //! Loss of critic j: mean (Q_j − y)² + β · (mean_s T·log Σ_a exp((Q_j(s, a) − log μ(a)) / T) − mean over real rows Q_j).
 //! The actions a of a state s: some from π(·|s), as many from π(·|s') and as many uniform; μ is what each was drawn from.
 
-use ndarray::{Array1, Axis, s};
+use ndarray::{Array1, ArrayView1, s};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -170,24 +170,43 @@ fn update(
         let rows = |of: &Mat| of.slice(s![states.clone(), ..]).to_owned();
         Probes::draw(agent, pool, &rows(&batch.obs), &rows(&batch.next_obs), cfg, &mut rng)
     });
-    let (mut gap, beta) = (0.0, weight.value());
-    losses.critic = session.timer.time("critics", || {
-        let [obs, act] = [(&batch.obs, &probes.obs), (&batch.act, &probes.act)].map(|(real, probe)| {
-            ndarray::concatenate(Axis(0), &[real.view(), probe.view()]).expect("columns of one width")
-        });
-        agent.critic_step_with(&obs, &act, |q, dq| {
-            let (nets, mut error) = (q.nrows() as f64, 0.0);
-            for (q, mut dq) in q.rows().into_iter().zip(dq.rows_mut()) {
-                let (q, dq) = (q.to_slice().expect("contiguous"), dq.as_slice_mut().expect("contiguous"));
-                let (q, probed) = q.split_at(batch.len());
-                let (dq, dprobed) = dq.split_at_mut(batch.len());
-                error += squared_error(q, &y, &factors, dq) / nets;
-                gap += probes.soft_maximum(probed, beta, dprobed) / nets;
-                gap -= mean(&q[..real], -beta, &mut dq[..real]) / nets;
-            }
-            error
-        })
+    let (rows, beta) = (batch.len(), weight.value());
+    // A row of the batch, and where it is one of the states its probes, are one group.
+    let probed = |row: usize| states.contains(&row).then(|| row - states.start);
+    let obs_dim = batch.obs.ncols();
+    let terms = session.timer.time("critics", || {
+        agent.critic_step_by_group(
+            rows,
+            |row| 1 + probed(row).map_or(0, |_| 3 * cfg.actions),
+            |row, i, pair| {
+                let act = match (i, probed(row)) {
+                    (1.., Some(state)) => probes.act(state, i - 1),
+                    _ => batch.act.row(row),
+                };
+                let (obs, to) = pair.split_at_mut(obs_dim);
+                obs.iter_mut().zip(batch.obs.row(row)).for_each(|(to, x)| *to = *x);
+                to.iter_mut().zip(act).for_each(|(to, a)| *to = *a);
+            },
+            |_, row, q, dq| {
+                let (factor, distance) = (factors.at(row), q[0] - y[row]);
+                dq[0] = factor * (2.0 * distance / rows as f32);
+                let mut terms =
+                    Terms { error: f64::from(factor) * f64::from(distance).powi(2), ..Terms::default() };
+                if row < real {
+                    dq[0] -= (beta / real as f64) as f32;
+                    terms.real = f64::from(q[0]);
+                }
+                if let Some(state) = probed(row) {
+                    terms.soft_maximum = probes.soft_maximum(state, &q[1..], beta, &mut dq[1..]);
+                }
+                terms
+            },
+        )
     });
+    // Means over the critics.
+    let mean = |of: fn(&Terms) -> f64| terms.iter().flatten().map(of).sum::<f64>() / terms.len() as f64;
+    losses.critic = mean(|t| t.error) / rows as f64;
+    let gap = mean(|t| t.soft_maximum) - mean(|t| t.real) / real.max(1) as f64;
     agent.sync_targets();
     weight.step(gap);
     losses.alpha = agent.alpha();
@@ -244,32 +263,25 @@ impl Checkpoint for State<'_> {
     }
 }
 
-/// Mean f·(q − y)², f the row's factor; its gradient goes into `dq`.
-fn squared_error(q: &[f32], y: &Array1<f32>, factors: &RowFactors, dq: &mut [f32]) -> f64 {
-    let rows = q.len();
-    let mut total = 0.0;
-    for (row, ((q, y), dq)) in q.iter().zip(y).zip(dq).enumerate() {
-        let factor = factors.at(row);
-        total += f64::from(factor) * f64::from(q - y).powi(2);
-        *dq = factor * (2.0 * (q - y) / rows as f32);
-    }
-    total / rows as f64
+/// What a row and its probes add to a critic's loss.
+#[derive(Default)]
+struct Terms {
+    /// f·(q − y)², f the row's factor.
+    error: f64,
+    /// q, of a row of the dataset.
+    real: f64,
+    /// The state's share of the mean soft maximum.
+    soft_maximum: f64,
 }
 
-/// Mean of `q`; `weight` times its gradient is added to `dq`. 0 without rows.
-fn mean(q: &[f32], weight: f64, dq: &mut [f32]) -> f64 {
-    let rows = q.len().max(1) as f64;
-    dq.iter_mut().for_each(|dq| *dq += (weight / rows) as f32);
-    q.iter().map(|&q| f64::from(q)).sum::<f64>() / rows
-}
-
-/// Actions at which the critics are pushed down: three sources, `actions` of each, for every state. Rows run over states
-/// first, then over actions, then over sources.
+/// Actions at which the critics are pushed down: three sources, `actions` of each, for every state. Those of a state run over
+/// sources, then over actions.
 struct Probes {
-    obs: Mat,
-    act: Mat,
-    /// Log-density of what each was drawn from.
-    log_mu: Vec<f32>,
+    /// At π(·|s), then at π(·|s'): actions and their log-densities, draw after draw.
+    drawn: Vec<(Mat, Array1<f32>)>,
+    /// Uniform ones: draws × states.
+    anywhere: Mat,
+    log_uniform: f32,
     states: usize,
     temperature: f64,
     pool: SoftMaxOver,
@@ -285,45 +297,53 @@ impl Probes {
         rng: &mut Rng,
     ) -> Self {
         let mut noises = || (0..cfg.actions).map(|_| Noise::draw(rng)).collect::<Vec<_>>();
-        let here = agent.actor.sample_each(pool, obs.view(), &noises());
-        let there = agent.actor.sample_each(pool, next_obs.view(), &noises());
+        let mut drawn = agent.actor.sample_each(pool, obs.view(), &noises());
+        drawn.extend(agent.actor.sample_each(pool, next_obs.view(), &noises()));
         let shape = (cfg.actions * obs.nrows(), agent.actor.act_dim());
-        let anywhere = Mat::from_shape_simple_fn(shape, || rng.range(-1.0, 1.0) as f32);
-        let log_uniform = shape.1 as f32 * 0.5f32.ln();
-        let drawn = || here.iter().chain(&there);
-        let mut acts: Vec<_> = drawn().map(|(act, _)| act.view()).collect();
-        acts.push(anywhere.view());
-        let log_mu = drawn().flat_map(|(_, log_prob)| log_prob.iter().copied());
         Self {
-            obs: ndarray::concatenate(Axis(0), &vec![obs.view(); 3 * cfg.actions]).expect("one width"),
-            act: ndarray::concatenate(Axis(0), &acts).expect("one width"),
-            log_mu: log_mu.chain(std::iter::repeat_n(log_uniform, shape.0)).collect(),
+            drawn,
+            anywhere: Mat::from_shape_simple_fn(shape, || rng.range(-1.0, 1.0) as f32),
+            log_uniform: shape.1 as f32 * 0.5f32.ln(),
             states: obs.nrows(),
             temperature: cfg.temperature,
             pool: cfg.pool,
         }
     }
 
-    /// Mean of T·log Σ exp((Q − log μ) / T); `weight` times its gradient is added to `dq`. 0 without states.
-    fn soft_maximum(&self, q: &[f32], weight: f64, dq: &mut [f32]) -> f64 {
-        let (rows, t) = (q.len(), self.temperature);
-        // Rows of a group lie `stride` apart.
+    /// Probe `i` of a state.
+    fn act(&self, state: usize, i: usize) -> ArrayView1<'_, f32> {
+        match self.drawn.get(i) {
+            Some((act, _)) => act.row(state),
+            None => self.anywhere.row((i - self.drawn.len()) * self.states + state),
+        }
+    }
+
+    /// Log-density of what probe `i` of a state was drawn from.
+    fn log_mu(&self, state: usize, i: usize) -> f32 {
+        self.drawn.get(i).map_or(self.log_uniform, |(_, log_prob)| log_prob[state])
+    }
+
+    /// A state's share of the mean of T·log Σ exp((Q − log μ) / T); `weight` times its gradient is added to `dq`.
+    fn soft_maximum(&self, state: usize, q: &[f32], weight: f64, dq: &mut [f32]) -> f64 {
+        let t = self.temperature;
+        // Probes of one soft maximum lie `stride` apart, and there are as many maxima in a state.
         let stride = match self.pool {
-            SoftMaxOver::State => self.states,
-            SoftMaxOver::Triples => rows / 3,
+            SoftMaxOver::State => 1,
+            SoftMaxOver::Triples => q.len() / 3,
         };
-        let mut total = 0.0;
+        let (maxima, mut total) = ((self.states * stride) as f64, 0.0);
         for group in 0..stride {
-            let value = |i: usize| f64::from(q[i] - self.log_mu[i]) / t;
-            let members = || (group..rows).step_by(stride);
+            let members = || (group..q.len()).step_by(stride);
+            let value = |i: usize| f64::from(q[i] - self.log_mu(state, i)) / t;
             let largest = members().map(value).fold(f64::NEG_INFINITY, f64::max);
-            let sum: f64 = members().map(|i| (value(i) - largest).exp()).sum();
+            let shares: Vec<f64> = members().map(|i| (value(i) - largest).exp()).collect();
+            let sum: f64 = shares.iter().sum();
             total += t * (largest + sum.ln());
-            for i in members() {
-                dq[i] += (weight / stride as f64 * (value(i) - largest).exp() / sum) as f32;
+            for (i, share) in members().zip(shares) {
+                dq[i] += (weight / maxima * share / sum) as f32;
             }
         }
-        total / stride.max(1) as f64
+        total / maxima
     }
 }
 
@@ -331,6 +351,7 @@ impl Probes {
 mod tests {
     use super::*;
 
+    /// Probes of five states, and values of them, state after state.
     fn probes(pool: SoftMaxOver) -> (Probes, Vec<f32>) {
         let cfg = Conservative { actions: 4, temperature: 0.7, pool, ..Conservative::default() };
         let mut rng = Rng::stream(0, "probe", 0);
@@ -338,8 +359,14 @@ mod tests {
         let agent = Sac::new(&sac, 3, 2, &ThreadPool::new(1), &mut rng).unwrap();
         let obs = Mat::from_shape_simple_fn((5, 3), || rng.normal() as f32);
         let probes = Probes::draw(&agent, &ThreadPool::new(1), &obs, &(&obs + 1.0), &cfg, &mut rng);
-        let q = (0..probes.obs.nrows()).map(|_| rng.normal() as f32).collect();
+        let q = (0..5 * 12).map(|_| rng.normal() as f32).collect();
         (probes, q)
+    }
+
+    /// The mean over all states.
+    fn soft_maximum(probes: &Probes, q: &[f32], weight: f64, dq: &mut [f32]) -> f64 {
+        let of_states = q.chunks_exact(12).zip(dq.chunks_exact_mut(12)).enumerate();
+        of_states.map(|(state, (q, dq))| probes.soft_maximum(state, q, weight, dq)).sum()
     }
 
     #[test]
@@ -347,12 +374,12 @@ mod tests {
         for pool in [SoftMaxOver::State, SoftMaxOver::Triples] {
             let (probes, q) = probes(pool);
             let mut dq = vec![0.0; q.len()];
-            probes.soft_maximum(&q, 2.0, &mut dq);
+            soft_maximum(&probes, &q, 2.0, &mut dq);
             for i in 0..q.len() {
                 let at = |by: f32| {
                     let mut q = q.clone();
                     q[i] += by;
-                    probes.soft_maximum(&q, 1.0, &mut vec![0.0; q.len()])
+                    soft_maximum(&probes, &q, 1.0, &mut vec![0.0; q.len()])
                 };
                 let slope = 2.0 * (at(1e-2) - at(-1e-2)) / 2e-2;
                 assert!((slope - f64::from(dq[i])).abs() < 1e-4, "{pool:?} {i}: {slope} {}", dq[i]);
@@ -366,15 +393,18 @@ mod tests {
     #[test]
     fn a_soft_maximum_over_a_state_counts_all_its_actions_and_one_over_triples_three() {
         for (pool, actions) in [(SoftMaxOver::State, 12.0f64), (SoftMaxOver::Triples, 3.0)] {
-            let (probes, _) = probes(pool);
+            let (probes, q) = probes(pool);
             // Q = log μ everywhere: T·log of the number of actions.
-            let found = probes.soft_maximum(&probes.log_mu, 1.0, &mut vec![0.0; probes.log_mu.len()]);
+            let q: Vec<f32> = (0..q.len()).map(|i| probes.log_mu(i / 12, i % 12)).collect();
+            let found = soft_maximum(&probes, &q, 1.0, &mut vec![0.0; q.len()]);
             assert!((found - 0.7 * actions.ln()).abs() < 1e-6, "{found}");
         }
         let (probes, _) = probes(SoftMaxOver::State);
-        assert!(probes.log_mu[2 * 20..].iter().all(|&l| (l - 0.25f32.ln()).abs() < 1e-6));
-        for block in 0..12 {
-            assert_eq!(probes.obs.row(block * 5 + 3), probes.obs.row(3));
+        for i in 0..12 {
+            let uniform = (probes.log_mu(3, i) - 0.25f32.ln()).abs() < 1e-6;
+            assert_eq!(uniform, i >= 8, "the last four are uniform");
+            let from = if i < 8 { probes.drawn[i].0.row(3) } else { probes.anywhere.row((i - 8) * 5 + 3) };
+            assert_eq!(probes.act(3, i), from);
         }
     }
 }

@@ -11,7 +11,7 @@ use super::model_based_sac::ModelBasedSacConfig;
 use super::sac_learner::{MixedBatch, SacLearner};
 use super::session::Session;
 use super::train_loop::{Step, TrainLoop};
-use crate::dynamics::{DynamicsModel, Ensemble};
+use crate::dynamics::Ensemble;
 use crate::error::{Result, invalid};
 use crate::pessimism::{Normaliser, Pessimism};
 use crate::rollout::ModelRollout;
@@ -41,7 +41,8 @@ impl Algorithm for MobileConfig {
         let Some(estimator) = self.bellman_std() else { return cfg.run(session) };
         let lambda = lambda(cfg)?;
         let model = session.fit_model(&cfg.model)?;
-        let estimator = BellmanStd::new(estimator, model.elites())?;
+        // The forecasts that it sees are the elites'.
+        let estimator = BellmanStd::new(estimator, &(0..model.elites().len()).collect::<Vec<_>>())?;
         let mut rollout = ModelRollout::without_rule(&model, session.pool);
         let mut learner =
             SacLearner::new(session, &cfg.sac, &cfg.rollout, (cfg.train.steps, cfg.train.batch))?;
@@ -95,7 +96,8 @@ fn penalise(
         return Vec::new();
     }
     let rows = batch.rows.select(&(batch.real..batch.rows.len()).collect::<Vec<_>>());
-    let prediction = session.timer.time("forecast", || model.predict(&rows.obs, &rows.act));
+    let prediction =
+        session.timer.time("forecast", || model.predict_by(model.elites(), &rows.obs, &rows.act));
     let (mut rng, pool) = (session.rng("bellman", step.index), session.pool);
     let u = session.timer.time("score", || estimator.score(&prediction, agent, pool, &mut rng)).to_vec();
     let rewards = batch.imagined().rewards;

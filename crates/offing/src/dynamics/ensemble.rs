@@ -275,6 +275,27 @@ impl Ensemble {
         });
     }
 
+    /// What these members predict, in their order.
+    pub fn predict_by(&self, chosen: &[usize], obs: &Mat, act: &Mat) -> Prediction {
+        self.check(obs, act);
+        let (rows, width, members) = (obs.nrows(), self.obs_dim() + 1, chosen.len());
+        let (mut mean, mut std) = (vec![0.0; members * rows * width], vec![0.0; members * rows * width]);
+        let per_member = (rows * width).max(1);
+        let mut pieces = Vec::new();
+        for (&member, (mean, std)) in
+            chosen.iter().zip(mean.chunks_mut(per_member).zip(std.chunks_mut(per_member)))
+        {
+            let chunks = mean.chunks_mut(CHUNK * width).zip(std.chunks_mut(CHUNK * width));
+            pieces.extend(chunks.enumerate().map(|(i, (mean, std))| (member, i * CHUNK, mean, std)));
+        }
+        self.pool.for_each_mut(&mut pieces, |_, (member, first, mean, std)| {
+            self.run(*member, obs, act, RowIndices::From(*first), mean, std);
+        });
+        let shape = (members, rows, width);
+        let array = |flat| Array3::from_shape_vec(shape, flat).expect("every member wrote every row");
+        Prediction { mean: array(mean), std: array(std) }
+    }
+
     /// Means and deviations by the member chosen for each row. Only that member is computed: rows are grouped.
     fn run_chosen(&self, obs: &Mat, act: &Mat, member: &Array1<u32>) -> (Mat, Mat) {
         let (rows, width) = (obs.nrows(), self.obs_dim() + 1);
@@ -314,21 +335,7 @@ impl DynamicsModel for Ensemble {
     }
 
     fn predict(&self, obs: &Mat, act: &Mat) -> Prediction {
-        self.check(obs, act);
-        let (rows, width, members) = (obs.nrows(), self.obs_dim() + 1, self.members());
-        let (mut mean, mut std) = (vec![0.0; members * rows * width], vec![0.0; members * rows * width]);
-        let per_member = (rows * width).max(1);
-        let mut pieces = Vec::new();
-        for (member, (mean, std)) in mean.chunks_mut(per_member).zip(std.chunks_mut(per_member)).enumerate() {
-            let chunks = mean.chunks_mut(CHUNK * width).zip(std.chunks_mut(CHUNK * width));
-            pieces.extend(chunks.enumerate().map(|(i, (mean, std))| (member, i * CHUNK, mean, std)));
-        }
-        self.pool.for_each_mut(&mut pieces, |_, (member, first, mean, std)| {
-            self.run(*member, obs, act, RowIndices::From(*first), mean, std);
-        });
-        let shape = (members, rows, width);
-        let array = |flat| Array3::from_shape_vec(shape, flat).expect("every member wrote every row");
-        Prediction { mean: array(mean), std: array(std) }
+        self.predict_by(&(0..self.members()).collect::<Vec<_>>(), obs, act)
     }
 
     fn done(&self, obs: &Mat, act: &Mat, next_obs: &Mat) -> Array1<bool> {

@@ -3,6 +3,8 @@
 //! The forward and backward passes of a row touch no other row, so threads take shards of a batch through whole
 //! networks without waiting for each other; the weight gradients then are shared out by panel.
 
+use std::ops::Range;
+
 use super::activations::Activations;
 use super::buffer::{Buf, LANES, read, write};
 use super::layer::{Panel, Weights};
@@ -206,6 +208,37 @@ impl MlpEnsemble {
                 x.fill_rows(rows, |row, x| load(i * CHUNK + row, x));
                 activations.forward(self.net(net), which, x, rows);
                 activations.out.store_flat(out, width, 0);
+            });
+        });
+    }
+
+    /// Runs rows through every network, in chunks shared among threads, and keeps the first output: `out` gets all rows of the
+    /// first network, then those of the next. `load(rows, x)` puts
+    /// those rows into the first of `x`.
+    pub fn predict_first(
+        &self,
+        pool: &ThreadPool,
+        which: Weights,
+        out: &mut [f32],
+        load: impl Fn(Range<usize>, &mut PackedMatrix) + Sync,
+    ) {
+        let rows = out.len() / self.nets;
+        let mut chunks: Vec<Vec<&mut [f32]>> = (0..rows.div_ceil(CHUNK)).map(|_| Vec::new()).collect();
+        for of_net in out.chunks_exact_mut(rows.max(1)) {
+            chunks.iter_mut().zip(of_net.chunks_mut(CHUNK)).for_each(|(chunk, out)| chunk.push(out));
+        }
+        let make = || {
+            let x = PackedMatrix::new(CHUNK, self.shape.inputs(0));
+            (x, Activations::forward_only(&self.shape, CHUNK))
+        };
+        pool.for_each_mut(&mut chunks, |i, outs| {
+            self.scratch.with(make, |(x, activations)| {
+                let first = i * CHUNK;
+                load(first..(first + CHUNK).min(rows), x);
+                for (net, out) in outs.iter_mut().enumerate() {
+                    activations.forward(self.net(net), which, x, out.len());
+                    activations.out.store_flat(out, 1, 0);
+                }
             });
         });
     }

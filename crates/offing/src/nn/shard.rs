@@ -32,7 +32,7 @@ use super::mlp_ensemble::MlpEnsemble;
 use super::packed_matrix::PackedMatrix;
 use super::shape::Shape;
 use super::thread_pool::ThreadPool;
-use super::weight_gradient::{Gradient, Update, train_panels};
+use super::weight_gradient::{Gradient, Update, train_on_sum, train_panels};
 
 /// Rows `rows` of a batch, and what one or more networks of an ensemble compute for them.
 #[derive(Clone, Debug)]
@@ -60,6 +60,11 @@ impl TrainStep<'_> {
     /// Adam's step number `t` (from 1) with learning rate `lr`, without decay or targets.
     pub fn new(lr: f64, t: u64) -> Self {
         Self { adam: AdamStep::new(lr, t), decay: &[], tau: None }
+    }
+
+    fn update(&self, layer: usize) -> Update {
+        let decay = self.decay.get(layer).copied().unwrap_or(0.0);
+        Update { adam: Some(self.adam), decay, tau: self.tau, add: false }
     }
 }
 
@@ -99,17 +104,30 @@ impl MlpEnsemble {
         shard: impl Fn(usize) -> &'s Shard + Sync,
         step: &TrainStep<'_>,
     ) {
-        self.apply_gradient(pool, nets, count, shard, |layer| Update {
-            adam: Some(step.adam),
-            decay: step.decay.get(layer).copied().unwrap_or(0.0),
-            tau: step.tau,
+        self.apply_gradient(pool, nets, count, shard, |layer| step.update(layer));
+    }
+
+    /// One gradient step of all networks, whose gradient was summed in parts by [`MlpEnsemble::add_gradient`].
+    pub(crate) fn train_on(&mut self, pool: &ThreadPool, parts: &[MlpEnsemble], step: &TrainStep<'_>) {
+        let (shape, simd) = (&self.shape, self.simd);
+        assert!(parts.iter().all(|part| part.shape == *shape && part.panels.len() == self.panels.len()));
+        pool.for_each_mut(&mut self.panels, |i, panel| {
+            let (layer, _) = shape.units[i % shape.units.len()];
+            let size = (shape.inputs(layer), shape.outputs(layer));
+            train_on_sum(simd, parts, i, size, panel, step.update(layer));
         });
+    }
+
+    /// Adds the gradient of network `net` to that network's weights here, or puts it in their place: of a network of this
+    /// shape, the shard's first.
+    pub(crate) fn add_gradient(&mut self, net: usize, shard: &Shard, add: bool) {
+        let update = Update { add, ..Update::default() };
+        self.apply_gradient(&ThreadPool::new(1), net..net + 1, 1, |_| shard, |_| update);
     }
 
     /// Fills the first network's weights with a gradient: that of a network of this shape, the shards' first.
     pub(crate) fn set_to_gradient<'s>(&mut self, count: usize, shard: impl Fn(usize) -> &'s Shard + Sync) {
-        let store = Update { adam: None, decay: 0.0, tau: None };
-        self.apply_gradient(&ThreadPool::new(1), 0..1, count, shard, |_| store);
+        self.apply_gradient(&ThreadPool::new(1), 0..1, count, shard, |_| Update::default());
     }
 
     fn apply_gradient<'s>(

@@ -4,6 +4,7 @@ use super::adam::AdamStep;
 use super::buffer::{LANES, Line, read, write};
 use super::layer::Panel;
 use super::matmul::{Kernel, NARROW, dispatch, tiles};
+use super::mlp_ensemble::MlpEnsemble;
 use super::packed_matrix::PackedMatrix;
 use super::shard::Shard;
 
@@ -28,7 +29,7 @@ impl Gradient<'_, '_> {
 }
 
 /// What to do with a weight's gradient.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Update {
     /// Without a step, the gradient takes the weight's place.
     pub adam: Option<AdamStep>,
@@ -36,6 +37,8 @@ pub(super) struct Update {
     pub decay: f32,
     /// Move the target copy this far towards the new weights.
     pub tau: Option<f32>,
+    /// The sum goes on from what is in the weight's place.
+    pub add: bool,
 }
 
 dispatch!(
@@ -71,11 +74,18 @@ fn train_panels_wide<K: Kernel>(
 #[inline(always)]
 fn train_column(gradient: &Gradient<'_, '_>, inputs: usize, panel: &mut Panel, update: Update) {
     for block in 0..(inputs + 1).div_ceil(LANES) {
-        let grad = gradient_column(gradient, block);
-        let mut decay = [0.0; LANES];
-        decay[..(inputs - block * LANES).min(LANES)].fill(update.decay);
-        step_line(block, grad, decay, panel, update);
+        let start = if update.add { read(&panel.w, block * LANES) } else { [0.0; LANES] };
+        let grad = gradient_column(gradient, block, start);
+        step_line(block, grad, column_decay(block, inputs, update), panel, update);
     }
+}
+
+/// Weight decay of the inputs from 16·`block` of a layer with one output.
+#[inline(always)]
+fn column_decay(block: usize, inputs: usize, update: Update) -> Line {
+    let mut decay = [0.0; LANES];
+    decay[..(inputs - block * LANES).min(LANES)].fill(update.decay);
+    decay
 }
 
 /// Panels from number `skip` of those of `gradient`.
@@ -101,6 +111,14 @@ fn train_block<K: Kernel, const P: usize>(
     let mut sums = [[K::ZEROS; P]; LANES.div_ceil(NARROW)];
     for strip in 0..(inputs + 1).div_ceil(LANES) {
         let width = (inputs + 1 - strip * LANES).min(LANES);
+        if update.add {
+            for (tile, (first, height)) in tiles(width, K::ROWS[P - 1]).enumerate() {
+                for (p, i) in (0..P).flat_map(|p| (0..height).map(move |i| (p, i))) {
+                    let at = (strip * LANES + first + i) * LANES;
+                    sums[tile][p].as_mut()[i] = read(&panels[p].w, at);
+                }
+            }
+        }
         for shard in 0..gradient.count {
             let (x, dy, rows) = gradient.terms(shard);
             let x = &x.data()[strip * x.capacity() * LANES..][..rows * LANES];
@@ -126,15 +144,8 @@ fn train_block<K: Kernel, const P: usize>(
                 // SAFETY: all slices hold `rows` lines of 16, and first + height ≤ 16.
                 unsafe {
                     let a = x.as_ptr().add(first);
-                    K::accumulate::<P, 1, LANES>(
-                        height,
-                        a,
-                        b,
-                        rows,
-                        LANES * LANES,
-                        shard == 0,
-                        &mut sums[tile],
-                    );
+                    let fresh = shard == 0 && !update.add;
+                    K::accumulate::<P, 1, LANES>(height, a, b, rows, LANES * LANES, fresh, &mut sums[tile]);
                 }
             }
         }
@@ -148,6 +159,36 @@ fn train_block<K: Kernel, const P: usize>(
                 }
             }
         }
+    }
+}
+
+dispatch!(
+    /// Applies a gradient that was summed in parts, each in the place of a network's weights.
+    pub(super) train_on_sum, train_on_sum_wide,
+    (parts: &[MlpEnsemble], number: usize, size: (usize, usize), panel: &mut Panel, update: Update)
+);
+
+#[inline(always)]
+fn train_on_sum_wide<K: Kernel>(
+    parts: &[MlpEnsemble],
+    number: usize,
+    (inputs, outputs): (usize, usize),
+    panel: &mut Panel,
+    update: Update,
+) {
+    for line in 0..panel.w.len() / LANES {
+        let mut grad = [0.0; LANES];
+        for part in parts {
+            let term = read(&part.panels[number].w, line * LANES);
+            for j in 0..LANES {
+                grad[j] += term[j];
+            }
+        }
+        let decay = match outputs {
+            1 => column_decay(line, inputs, update),
+            _ => [if line < inputs { update.decay } else { 0.0 }; LANES],
+        };
+        step_line(line, grad, decay, panel, update);
     }
 }
 
@@ -180,10 +221,10 @@ pub(super) fn polyak(mut target: Line, w: Line, tau: f32) -> Line {
     target
 }
 
-/// Σ_rows x[row][k] · dy[row] for sixteen inputs k from 16·`strip`.
+/// `start` + Σ_rows x[row][k] · dy[row] for sixteen inputs k from 16·`strip`.
 #[inline(always)]
-fn gradient_column(gradient: &Gradient<'_, '_>, strip: usize) -> Line {
-    let mut sum = [0.0; LANES];
+fn gradient_column(gradient: &Gradient<'_, '_>, strip: usize, start: Line) -> Line {
+    let mut sum = start;
     for shard in 0..gradient.count {
         let (x, dy, rows) = gradient.terms(shard);
         let first = strip * x.capacity() * LANES;

@@ -21,6 +21,7 @@ mod actor_pass;
 mod cloning;
 mod config;
 mod custom_loss;
+mod grouped_step;
 mod shard;
 mod standardiser;
 mod state;
@@ -45,6 +46,7 @@ use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result, invalid};
 use crate::nn::{Activation, Init, Keep, MlpEnsemble, Noise, Scalar, Shape, ThreadPool, TrainStep, Weights};
 use crate::rng::Rng;
+use grouped_step::Groups;
 use shard::{UpdateContext, UpdateShard};
 
 /// An actor, its critics with their targets, a temperature, and their optimisers.
@@ -61,6 +63,7 @@ pub struct Sac {
     shards: Vec<UpdateShard>,
     /// Room for batches of the size before.
     other_shards: Vec<UpdateShard>,
+    groups: Groups,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -127,6 +130,7 @@ impl Sac {
             pool: pool.clone(),
             shards: Vec::new(),
             other_shards: Vec::new(),
+            groups: Groups::default(),
         })
     }
 
@@ -259,12 +263,10 @@ impl Sac {
     pub fn q_values(&self, which: Weights, obs: ArrayView2<'_, f32>, act: ArrayView2<'_, f32>) -> Mat {
         let (rows, nets) = (obs.nrows(), self.critics.nets());
         let mut q = vec![0.0; rows * nets];
-        for (j, q) in q.chunks_exact_mut(rows.max(1)).enumerate() {
-            self.critics.predict(&self.pool, (j, which), (q, 1), |row, pair| {
-                let values = obs.row(row).into_iter().chain(act.row(row));
-                pair.iter_mut().zip(values).for_each(|(to, value)| *to = *value);
-            });
-        }
+        self.critics.predict_first(&self.pool, which, &mut q, |rows, pairs| {
+            pairs.load(obs, rows.start, rows.len(), 0);
+            pairs.load(act, rows.start, rows.len(), obs.ncols());
+        });
         Mat::from_shape_vec((nets, rows), q).expect("one value for each critic and row")
     }
 

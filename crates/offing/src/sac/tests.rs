@@ -124,6 +124,51 @@ fn a_general_critic_step_with_the_plain_loss_is_the_plain_step() {
     );
 }
 
+/// Groups of different sizes, more rows than one part holds.
+#[test]
+fn a_critic_step_by_group_is_the_general_step_whatever_the_threads() {
+    let size = |group: usize| [1, 31, 4][group % 3];
+    let (groups, first) = (130, |group: usize| (0..group).map(size).sum::<usize>());
+    let rows = batch(first(groups), 5, 2, 0);
+    let slope = |q: f32, row: usize| (q - rows.rew[row]) / rows.len() as f32;
+    let mut all = agent(2, &small());
+    all.critic_step_with(&rows.obs, &rows.act, |q, dq| {
+        dq.indexed_iter_mut().for_each(|((j, row), dq)| *dq = slope(q[[j, row]], row));
+        0.0
+    });
+    let mut by_group = [1, 2, 3].map(|threads| agent(threads, &small()));
+    let found = by_group.each_mut().map(|agent| {
+        agent.critic_step_by_group(
+            groups,
+            size,
+            |group, i, pair| {
+                let row = first(group) + i;
+                let values = rows.obs.row(row).into_iter().chain(rows.act.row(row));
+                pair.iter_mut().zip(values).for_each(|(to, x)| *to = *x);
+            },
+            |_, group, q, dq| {
+                dq.iter_mut().enumerate().for_each(|(i, dq)| *dq = slope(q[i], first(group) + i));
+                q.iter().map(|&q| f64::from(q)).sum::<f64>()
+            },
+        )
+    });
+    assert!(found[1..].iter().all(|other| *other == found[0]), "the same bits");
+    assert!(by_group[1..].iter().all(|other| other.save() == by_group[0].save()), "the same bits");
+    for (net, found) in found[0].iter().enumerate() {
+        let before = agent(1, &small()).q_values(Weights::Current, rows.obs.view(), rows.act.view());
+        for (group, found) in found.iter().enumerate() {
+            let values = (first(group)..first(group + 1)).map(|row| f64::from(before[[net, row]]));
+            assert!((values.sum::<f64>() - found).abs() < 1e-9);
+        }
+        for layer in 0..3 {
+            // Adam's first moment is a tenth of the gradient.
+            let [ours, theirs] = [&by_group[0], &all].map(|of| of.critics.get(net, layer, Field::First));
+            let (ours, theirs) = (ours.0.iter().chain(&ours.1), theirs.0.iter().chain(&theirs.1));
+            assert!(ours.zip(theirs).all(|(a, b)| (a - b).abs() < 1e-6 * (1e-2 + b.abs())));
+        }
+    }
+}
+
 /// mean (α log π − min_j Q_j), as a loss of terms.
 fn soft_value(alpha: f64) -> impl Fn(&ActorTerms, &mut ActorTerms) -> f64 {
     move |out, gradient| {

@@ -96,8 +96,10 @@ impl BellmanStd {
                 (prediction.mean.index_axis(Axis(0), member), prediction.std.index_axis(Axis(0), member));
             let mut eps = vec![0.0f32; rows * obs_dim];
             noise.fill(i * rows, obs_dim, &mut eps);
-            for ((row, col), x) in draw.indexed_iter_mut() {
-                *x = mean[[row, col]] + std[[row, col]] * eps[row * obs_dim + col];
+            for (row, (mut to, eps)) in draw.rows_mut().into_iter().zip(eps.chunks_exact(obs_dim)).enumerate()
+            {
+                let gaussian = mean.row(row).into_iter().zip(std.row(row)).zip(eps);
+                to.iter_mut().zip(gaussian).for_each(|(x, ((mean, std), e))| *x = mean + std * e);
             }
         });
         let act = agent.actor.act_batch(pool, &next, rng);
