@@ -18,6 +18,8 @@ mod groups;
 mod kernels;
 #[cfg(target_arch = "x86_64")]
 mod kernels_avx2;
+#[cfg(target_arch = "x86_64")]
+mod kernels_avx512;
 mod kernels_portable;
 pub(crate) mod layout;
 mod order;
@@ -34,6 +36,7 @@ use crate::input::{check_k, check_queries, check_radius, flat};
 use crate::threads::Pool;
 use crate::{Error, Metric, NeighborIndex, Neighbors, Result, Threads};
 pub use kernels::Loops;
+use kernels::Width;
 use layout::{Layout, Line};
 use ndarray::{Array2, ArrayView2};
 use project::Projection;
@@ -59,7 +62,7 @@ pub struct TreeConfig {
 pub struct Tree {
     pub(crate) parts: Parts,
     pool: Pool,
-    avx2: bool,
+    width: Width,
     /// The place of each row in the leaf order, once somebody asks for a row.
     places: OnceLock<Vec<u32>>,
 }
@@ -98,12 +101,12 @@ impl Tree {
     pub fn new(cfg: &TreeConfig, rows: ArrayView2<f32>) -> Result<Tree> {
         let pool = Pool::new(cfg.threads)?;
         let parts = build::build(cfg, rows, &pool)?;
-        Ok(Tree { parts, pool, avx2: cfg.loops.uses_avx2(), places: OnceLock::new() })
+        Ok(Tree { parts, pool, width: cfg.loops.width(), places: OnceLock::new() })
     }
 
     /// A tree over parts read from a file.
     pub(crate) fn from_parts(parts: Parts, threads: Threads, loops: Loops) -> Result<Tree> {
-        Ok(Tree { parts, pool: Pool::new(threads)?, avx2: loops.uses_avx2(), places: OnceLock::new() })
+        Ok(Tree { parts, pool: Pool::new(threads)?, width: loops.width(), places: OnceLock::new() })
     }
 
     /// Row number `id`, as given.

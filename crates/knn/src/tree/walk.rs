@@ -49,8 +49,10 @@ pub(crate) struct Job<'q> {
 /// A place in the tree in one number: level (0 for leaves, l + 1 for nodes of level l) and index.
 const INDEX_BITS: u32 = 28;
 
-/// Pending rows are measured at the latest when there are this many.
+/// Pending rows are measured at the latest when there are this many (or this many for each neighbour wanted: their upper
+/// bounds tighten the search without being measured).
 const MOST_PENDING: usize = 64;
+const MOST_PENDING_EACH: usize = 6;
 /// … and when there are this many, if only measuring can tighten the bound.
 const MOST_UNBOUNDED: usize = 4;
 
@@ -65,6 +67,7 @@ pub(crate) struct Walker<'q> {
     current: Option<u32>,
     /// Rows not yet measured: integer distance and place.
     pending: Vec<(i32, u32)>,
+    most_pending: usize,
     /// The best rows measured.
     pub(crate) best: Best,
     /// The k smallest upper bounds on keys, sorted: measured rows and pending ones.
@@ -90,7 +93,8 @@ impl<'q> Walker<'q> {
             inverse_step: 1.0 / parts.grid.step,
             stack: Stack::new(),
             current: None,
-            pending: Vec::with_capacity(2 * MOST_PENDING),
+            pending: Vec::new(),
+            most_pending: MOST_PENDING.max(MOST_PENDING_EACH.saturating_mul(k)),
             best: Best::new(k),
             uppers: Vec::with_capacity(k + 1),
             bound: f64::INFINITY,
@@ -294,7 +298,7 @@ impl<'q> Walker<'q> {
                 self.consider::<L1>(distances[r], place as u32, rest);
             }
         }
-        let most = if self.job.prepared.rest4 == f64::INFINITY { MOST_UNBOUNDED } else { MOST_PENDING };
+        let most = if self.job.prepared.rest4 == f64::INFINITY { MOST_UNBOUNDED } else { self.most_pending };
         if self.pending.len() >= most {
             self.measure_pending::<L1>();
         }
