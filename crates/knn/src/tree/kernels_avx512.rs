@@ -83,18 +83,23 @@ impl Kernel for Avx512 {
 unsafe fn box_gaps<const L1: bool>(node: &[Line], query: &[[u16; 2]]) -> [i32; FAN] {
     // SAFETY: every load stays inside `node` (two lines for each pair of the query) or `query`.
     unsafe {
-        // A register holds the low ends of eight boxes and, behind them, the high ends. Max(q − high, 0) is max(!high − !q, 0),
-        // so with the upper half inverted one saturating subtraction gives both gaps, of which one is 0.
-        let upper = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi32(-1), 1);
-        let q = _mm256_maskz_loadu_epi32(first(query.len()) as u8, query.as_ptr().cast());
-        let q = _mm512_inserti64x4(_mm512_castsi256_si512(q), _mm256_xor_si256(q, _mm256_set1_epi32(-1)), 1);
-        let mut which = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi32(8), 1);
+        let q = _mm512_maskz_loadu_epi32(first(query.len()), query.as_ptr().cast());
+        let mut which = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi32(1), 1);
         let mut acc = _mm512_setzero_si512();
-        for p in 0..query.len() {
-            let q = _mm512_permutexvar_epi32(which, q);
-            let ends = _mm512_xor_si512(_mm512_loadu_si512(node.as_ptr().add(2 * p).cast()), upper);
-            acc = add_pairs::<L1>(acc, _mm512_subs_epu16(ends, q));
-            which = _mm512_add_epi32(which, _mm512_set1_epi32(1));
+        for p in (0..query.len() / 2).map(|p| 2 * p) {
+            // Low and high ends of one pair lie side by side; bring the low ends of two together, and the high ends.
+            let one = _mm512_loadu_si512(node.as_ptr().add(2 * p).cast());
+            let two = _mm512_loadu_si512(node.as_ptr().add(2 * p + 2).cast());
+            let (lo, hi) = (_mm512_shuffle_i64x2(one, two, 0x44), _mm512_shuffle_i64x2(one, two, 0xee));
+            acc = add_boxes::<L1>(acc, lo, hi, _mm512_permutexvar_epi32(which, q));
+            which = _mm512_add_epi32(which, _mm512_set1_epi32(2));
+        }
+        if query.len() % 2 == 1 {
+            // The upper halves are zero, the query's too.
+            let at = node.as_ptr().add(2 * query.len() - 2);
+            let lo = _mm512_zextsi256_si512(_mm256_load_si256(at.cast()));
+            let hi = _mm512_zextsi256_si512(_mm256_load_si256(at.add(1).cast()));
+            acc = add_boxes::<L1>(acc, lo, hi, _mm512_maskz_permutexvar_epi32(0xff, which, q));
         }
         to_array(_mm256_add_epi32(_mm512_castsi512_si256(acc), _mm512_extracti64x4_epi64(acc, 1)))
     }
@@ -128,6 +133,18 @@ unsafe fn row_gaps<const L1: bool>(block: &[Line], query: &[[u16; 2]]) -> [i32; 
 #[inline(always)]
 fn first(count: usize) -> u16 {
     ((1u32 << count) - 1) as u16
+}
+
+/// # Safety
+/// Needs AVX-512.
+#[inline(always)]
+unsafe fn add_boxes<const L1: bool>(acc: __m512i, lo: __m512i, hi: __m512i, query: __m512i) -> __m512i {
+    // SAFETY: the caller has checked for AVX-512.
+    unsafe {
+        // Unsigned saturation leaves the distance to the box on the one side where it is positive.
+        let gap = _mm512_or_si512(_mm512_subs_epu16(lo, query), _mm512_subs_epu16(query, hi));
+        add_pairs::<L1>(acc, gap)
+    }
 }
 
 /// # Safety

@@ -78,6 +78,8 @@ pub(crate) struct Walker<'q> {
     limit: [i32; 2],
     /// As `limit[0]` without the shrinking of an approximate search: what an upper bound rests on must be measured.
     pending_limit: i32,
+    /// Leaves compared.
+    pub(crate) scanned: usize,
     /// Steps since the bound last moved.
     pub(crate) idle: u32,
     /// Set when the k-th neighbour is known to be within `stop_key`.
@@ -100,6 +102,7 @@ impl<'q> Walker<'q> {
             bound: f64::INFINITY,
             limit: [i32::MAX; 2],
             pending_limit: i32::MAX,
+            scanned: 0,
             idle: 0,
             stopped: false,
         }
@@ -114,6 +117,7 @@ impl<'q> Walker<'q> {
         self.best.clear();
         self.uppers.clear();
         self.stopped = false;
+        self.scanned = 0;
         self.set_bound::<L1>(self.job.task.start_key);
         self.measure_strays::<L1>();
         let levels = self.parts.layout.levels.len() as u32;
@@ -267,6 +271,7 @@ impl<'q> Walker<'q> {
     /// As for `step`.
     #[inline(always)]
     unsafe fn scan<K: Kernel, const L1: bool>(&mut self, leaf: usize) {
+        self.scanned += 1;
         let parts = self.parts;
         let pairs = parts.layout.leaf_pairs;
         let block = &parts.blocks[leaf * pairs..(leaf + 1) * pairs];
