@@ -195,13 +195,19 @@ def commit():
         return "unknown"
 
 
+def machine():
+    model = ""
+    if os.path.exists("/proc/cpuinfo"):
+        model = next((l.split(":")[1].strip() + " " for l in open("/proc/cpuinfo") if l.startswith("model name")), "")
+    return f"{model}{platform.machine()} {os.cpu_count()} cores {platform.system()}"
+
+
 def write_json(args, table):
     results = [{"name": f"{p} {n} k={k}", "unit": "queries/s", "median": float(np.median(s)), "samples": s,
                 **({"u_error_mean": table.errors[(p, n, k)][0], "u_error_max": table.errors[(p, n, k)][1]} if (p, n, k) in table.errors else {})}
                for (p, n, k), s in table.samples.items()]
     results += [{"name": f"{p} build", "unit": "s", "median": float(np.median(s)), "samples": s} for p, s in table.builds.items()]
-    machine = f"{platform.machine()} {os.cpu_count()} cores {platform.system()}"
-    body = {"bench": "knn-peers", "commit": commit(), "machine": machine, "threads": args.threads, "results": results}
+    body = {"bench": "knn-peers", "commit": commit(), "machine": machine(), "threads": args.threads, "results": results}
     with open(args.json, "w") as f:
         json.dump(body, f, indent=1)
 

@@ -4,10 +4,12 @@
 //! cargo run --release -p offing-knn --example bench -- --rows rows.npy --queries in=in.npy,mild=mild.npy --k 1,10
 //! ```
 //! Options: `--metric euclidean|manhattan|cosine`, `--zscore`, `--threads N`, `--repeat N`, `--self` (also time
-//! max_self), `--epsilon E`, `--within`, `--portable`, `--json FILE`, `--distances DIR` (k-th distances as .npy).
+//! max_self), `--epsilon E`, `--within`, `--avx2`, `--portable`, `--json FILE`, `--distances DIR` (k-th distances as .npy);
+//! `--serve`: builds both indexes, then times one search for each line `tree|flat NAME K COUNT FILE.npy` of the
+//! standard input and answers with its seconds, so that peers can be timed in turns.
 
 use ndarray::{Array2, Axis};
-use offing_knn::{Loops, Metric, NeighborIndex, Threads, Tree, TreeConfig};
+use offing_knn::{Flat, FlatConfig, Loops, Metric, NeighborIndex, Threads, Tree, TreeConfig};
 use std::collections::HashMap;
 use std::error::Error;
 use std::io::Write;
@@ -35,7 +37,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         other => return Err(format!("unknown metric {other}").into()),
     };
     let threads: usize = get("threads", "2").parse()?;
-    let loops = if args.contains_key("portable") { Loops::Portable } else { Loops::Auto };
+    let loops = match (args.contains_key("portable"), args.contains_key("avx2")) {
+        (true, _) => Loops::Portable,
+        (false, true) => Loops::Avx2,
+        (false, false) => Loops::Auto,
+    };
     let cfg = TreeConfig { metric, threads: Threads::Exactly(threads), loops };
     let repeat: usize = get("repeat", "3").parse()?;
     let mut results: Vec<Row> = Vec::new();
@@ -49,6 +55,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         "bytes per byte of rows",
         vec![index.bytes() as f64 / (rows.len() * 4) as f64],
     );
+    if args.contains_key("serve") {
+        let flat = Flat::new(&FlatConfig { metric, threads: cfg.threads }, rows.view())?;
+        return serve(&index, &flat, &sets);
+    }
     for k in get("k", "1").split(',') {
         let k: usize = k.parse()?;
         for (name, queries) in &sets {
@@ -99,6 +109,26 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(file) => Ok(std::fs::write(file, json(&results, threads))?),
         None => Ok(()),
     }
+}
+
+/// Answers requests, see above, until the input ends.
+fn serve(tree: &Tree, flat: &Flat, sets: &[(String, Array2<f32>)]) -> Result<(), Box<dyn Error>> {
+    println!("ready");
+    for line in std::io::stdin().lines() {
+        let line = line?;
+        let [index, name, k, count, file] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+            return Err(format!("wanted `tree|flat NAME K COUNT FILE`, found `{line}`").into());
+        };
+        let queries = &sets.iter().find(|s| s.0 == name).ok_or(format!("no queries `{name}`"))?.1;
+        let queries = queries.slice(ndarray::s![..count.parse::<usize>()?.min(queries.nrows()), ..]);
+        let index: &dyn NeighborIndex = if index == "flat" { flat } else { tree };
+        let clock = Instant::now();
+        let found = index.search(queries, k.parse()?)?;
+        let seconds = clock.elapsed().as_secs_f64();
+        write_npy(file, &found.kth())?;
+        println!("{seconds}");
+    }
+    Ok(())
 }
 
 fn parse() -> Result<HashMap<String, String>, Box<dyn Error>> {

@@ -37,10 +37,10 @@ pub struct Flat {
     pool: Pool,
 }
 
-/// Rows compared with a group of queries before moving on: they stay in the first-level cache.
-const ROW_BLOCK: usize = 64;
+/// Rows compared at once: their columns lie side by side, one lane a row.
+const PANEL: usize = 16;
 /// Queries that share one pass over the rows.
-const QUERY_BLOCK: usize = 32;
+const QUERY_BLOCK: usize = 64;
 
 impl Flat {
     /// Copies `rows` into a new index.
@@ -55,8 +55,31 @@ impl Flat {
         Ok(Flat { metric: cfg.metric, dim, rows, inverse, pool: Pool::new(cfg.threads)? })
     }
 
-    /// The best `k` of each query, one after the other; `skip(i)` is a row that query `i` may not return.
-    fn scan(
+    fn scan(&self) -> Scan<'_> {
+        let Flat { metric, dim, rows, inverse, pool } = self;
+        Scan { metric: *metric, dim: *dim, rows, inverse, ids: &[], pool }
+    }
+}
+
+/// Rows to compare every query with.
+pub(crate) struct Scan<'a> {
+    pub(crate) metric: Metric,
+    pub(crate) dim: usize,
+    pub(crate) rows: &'a [f32],
+    /// 1/|row| for cosine, else empty.
+    pub(crate) inverse: &'a [f64],
+    /// The numbers of the rows; empty where they are in order.
+    pub(crate) ids: &'a [u32],
+    pub(crate) pool: &'a Pool,
+}
+
+impl Scan<'_> {
+    fn count(&self) -> usize {
+        self.rows.len() / self.dim
+    }
+
+    /// The best `k` of each query, one after the other; `skip(i)` is the place of a row that query `i` may not return.
+    pub(crate) fn run(
         &self,
         queries: &[f32],
         k: usize,
@@ -70,10 +93,16 @@ impl Flat {
                 .clone()
                 .map(|i| Filter::new(self.metric, &queries[i * self.dim..(i + 1) * self.dim]))
                 .collect();
-            for start in (0..self.len()).step_by(ROW_BLOCK) {
-                let end = (start + ROW_BLOCK).min(self.len());
+            let mut panel = vec![[0f32; PANEL]; self.dim];
+            for start in (0..self.count()).step_by(PANEL) {
+                let rows = start..(start + PANEL).min(self.count());
+                for (lane, row) in
+                    self.rows[start * self.dim..].chunks_exact(self.dim).take(PANEL).enumerate()
+                {
+                    panel.iter_mut().zip(row).for_each(|(column, v)| column[lane] = *v);
+                }
                 for ((i, best), filter) in range.clone().zip(&mut best).zip(&filters) {
-                    self.scan_block(filter, start..end, skip(i), best);
+                    self.scan_panel(filter, &panel, rows.clone(), skip(i), best);
                 }
             }
             best.iter().flat_map(|b| b.list().iter().copied()).collect::<Vec<_>>()
@@ -81,20 +110,25 @@ impl Flat {
         lists.concat()
     }
 
-    fn scan_block(
+    fn scan_panel(
         &self,
         filter: &Filter,
+        panel: &[[f32; PANEL]],
         rows: std::ops::Range<usize>,
         skip: Option<usize>,
         best: &mut Best,
     ) {
-        for r in rows {
-            let row = &self.rows[r * self.dim..(r + 1) * self.dim];
-            if filter.far(row, best.worst_key()) || Some(r) == skip {
+        let Some(sums) = filter.near(panel, best.worst_key()) else { return };
+        for (r, sum) in rows.zip(sums) {
+            if sum > filter.limit(best.worst_key()) || Some(r) == skip {
                 continue;
             }
+            let row = &self.rows[r * self.dim..(r + 1) * self.dim];
             let scales = Scales { query: filter.inverse, row: self.inverse.get(r).copied().unwrap_or(1.0) };
-            best.offer(Candidate { key: self.metric.key(filter.query, row, scales), id: r as u32 });
+            best.offer(Candidate {
+                key: self.metric.key(filter.query, row, scales),
+                id: self.ids.get(r).copied().unwrap_or(r as u32),
+            });
         }
     }
 }
@@ -115,7 +149,7 @@ impl NeighborIndex for Flat {
     fn search(&self, queries: ArrayView2<f32>, k: usize) -> Result<Neighbors> {
         check_k(k, self.len(), self.len())?;
         let queries = check_queries(queries, self.dim, self.metric)?;
-        Ok(Neighbors::from_lists(self.scan(flat(&queries), k, |_| None), k, self.metric))
+        Ok(Neighbors::from_lists(self.scan().run(flat(&queries), k, |_| None), k, self.metric))
     }
 
     fn within(&self, queries: ArrayView2<f32>, radius: f32, k: usize) -> Result<Vec<bool>> {
@@ -125,7 +159,7 @@ impl NeighborIndex for Flat {
 
     fn search_self(&self, k: usize) -> Result<Neighbors> {
         check_k(k, self.len() - 1, self.len())?;
-        Ok(Neighbors::from_lists(self.scan(&self.rows, k, Some), k, self.metric))
+        Ok(Neighbors::from_lists(self.scan().run(&self.rows, k, Some), k, self.metric))
     }
 
     fn max_self(&self, k: usize) -> Result<f32> {
@@ -152,36 +186,39 @@ struct Filter<'a> {
 impl<'a> Filter<'a> {
     fn new(metric: Metric, query: &'a [f32]) -> Filter<'a> {
         let inverse = if metric == Metric::Cosine { inverse_length(query) } else { 1.0 };
-        Filter { metric, query, inverse, slack: 1.0 + 4e-7 * (query.len() as f64 + 8.0) }
+        Filter { metric, query, inverse, slack: 1.0 + 4e-7 * (query.len() as f64 + 10.0) }
     }
 
+    /// An f32 sum larger than this proves that a row cannot enter a list whose worst key is `worst`.
     #[inline]
-    fn far(&self, row: &[f32], worst: f64) -> bool {
+    fn limit(&self, worst: f64) -> f32 {
         // The slack also covers denormals (each term loses less than 1e-37); an overflow to infinity is far
         // only when the limit itself is representable.
         let limit = worst * self.slack + 1e-37 * self.query.len() as f64;
-        if limit > 1e37 {
-            return false;
-        }
-        match self.metric {
-            Metric::Euclidean => f64::from(sum(self.query, row, |a, b| (a - b) * (a - b))) > limit,
-            Metric::Manhattan => f64::from(sum(self.query, row, |a, b| (a - b).abs())) > limit,
-            Metric::Cosine => false,
-        }
+        if limit > 1e37 { f32::INFINITY } else { limit as f32 }
+    }
+
+    /// The sums of sixteen rows, unless all are too large.
+    #[inline]
+    fn near(&self, panel: &[[f32; PANEL]], worst: f64) -> Option<[f32; PANEL]> {
+        let sums = match self.metric {
+            Metric::Euclidean => sums(self.query, panel, |a, b| (a - b) * (a - b)),
+            Metric::Manhattan => sums(self.query, panel, |a, b| (a - b).abs()),
+            Metric::Cosine => [0.0; PANEL],
+        };
+        let limit = self.limit(worst);
+        let near = sums.iter().fold(false, |near, sum| near | (*sum <= limit));
+        near.then_some(sums)
     }
 }
 
 #[inline(always)]
-fn sum(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
-    let mut part = [0f32; 8];
-    let (a8, b8) = (a.chunks_exact(8), b.chunks_exact(8));
-    for ((p, &x), &y) in part.iter_mut().zip(a8.remainder()).zip(b8.remainder()) {
-        *p += f(x, y);
-    }
-    for (x, y) in a8.zip(b8) {
-        for i in 0..8 {
-            part[i] += f(x[i], y[i]);
+fn sums(query: &[f32], panel: &[[f32; PANEL]], f: impl Fn(f32, f32) -> f32) -> [f32; PANEL] {
+    let mut sums = [0f32; PANEL];
+    for (q, column) in query.iter().zip(panel) {
+        for (sum, x) in sums.iter_mut().zip(column) {
+            *sum += f(*q, *x);
         }
     }
-    part.iter().sum()
+    sums
 }

@@ -92,7 +92,9 @@ fn check_index(rows: &Array2<f32>, queries: &Array2<f32>, k: usize, exact_ids: b
             check_line(metric, rows.view(), query, None, line, exact_ids);
         }
         assert_eq!(found, flat.search(queries.view(), k).unwrap(), "{metric:?}: flat and tree differ");
-        assert_eq!(found, tree(metric, rows.view(), Loops::Portable, 2).search(queries.view(), k).unwrap());
+        for loops in [Loops::Avx2, Loops::Portable] {
+            assert_eq!(found, tree(metric, rows.view(), loops, 2).search(queries.view(), k).unwrap());
+        }
         check_within(&fast, &flat, queries, &found, k);
         check_approx(&fast, queries, &found, k);
         if rows.nrows() > 1 {
@@ -265,6 +267,8 @@ fn check_index_large(rows: &Array2<f32>, queries: &Array2<f32>) {
             for (line, query) in lines(&found).zip(queries.outer_iter()) {
                 check_line(metric, rows.view(), query, None, line, false);
             }
+            let avx2 = tree(metric, rows.view(), Loops::Avx2, 1);
+            assert_eq!(found, avx2.search(queries.view(), k).unwrap());
             let portable = tree(metric, rows.view(), Loops::Portable, 1);
             assert_eq!(found, portable.search(queries.view(), k).unwrap());
             let own = index.search_self(k).unwrap();

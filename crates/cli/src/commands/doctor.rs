@@ -185,7 +185,7 @@ fn bytes_of(bytes: u64) -> String {
 }
 
 fn vector_units() -> String {
-    let search = if Loops::Auto.uses_avx2() { "AVX2" } else { "plain Rust" };
+    let search = Loops::Auto.name();
     format!("networks use {}, the search {search}; all give the same results", Simd::detect().name())
 }
 

@@ -21,7 +21,8 @@ use crate::dynamics::draw_rows;
 pub struct KnnBench {
     /// A generated dataset: it must hold simulator states, from which the queries roll out.
     dataset: String,
-    /// Behaviour policies; the best one of the body is the trained agent of the queries.
+    /// Behaviour policies; the best one of the body is the trained agent of the queries (in a maze, the data's own
+    /// actions stand in for it).
     #[arg(long, value_name = "DIR")]
     policies: PathBuf,
     /// Queries of each distance.
@@ -70,11 +71,16 @@ impl KnnBench {
         let set = data.meta.get("set").unwrap_or(&self.dataset);
         let recipe = GeneratedName::parse(set)?;
         let best = GeneratedName { flavour: "expert".into(), ..recipe.clone() };
-        let agent =
-            PolicySet::open(&self.policies)?.policies_for(&best, SnapshotChoice::default())?.remove(0).policy;
+        // The ant of a maze has a goal beside its observation, and no snapshots.
+        let agent = if recipe.task.starts_with("antmaze") {
+            None
+        } else {
+            let snapshots = PolicySet::open(&self.policies)?;
+            Some(snapshots.policies_for(&best, SnapshotChoice::default())?.remove(0).policy)
+        };
         let envs = runtime.envs(&recipe.task, Physics::default())?;
         runtime.say("rolling out queries");
-        let of = |distance| Ok((distance, queries(&data, &envs, &agent, distance, self.queries, 0)?));
+        let of = |distance| Ok((distance, queries(&data, &envs, agent.as_ref(), distance, self.queries, 0)?));
         let mut queries = QueryDistance::ALL.into_iter().map(of).collect::<Result<Vec<_>>>()?;
         let mut rows = search_rows(&data);
         if let Some(n) = self.rows {

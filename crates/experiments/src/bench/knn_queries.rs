@@ -54,11 +54,12 @@ pub(super) fn search_rows(data: &Dataset) -> Mat {
     joined.expect("columns of one batch have equally many rows").as_standard_layout().into_owned()
 }
 
-/// `count` queries at the given distance; query i depends on `seed` and i alone.
+/// `count` queries at the given distance; query i depends on `seed` and i alone. Without an agent the data's own action
+/// is taken at every step.
 pub(super) fn queries(
     data: &Dataset,
     envs: &EnvPool,
-    agent: &TanhGaussian,
+    agent: Option<&TanhGaussian>,
     distance: QueryDistance,
     count: usize,
     seed: u64,
@@ -94,7 +95,7 @@ fn roll_out(
     env: &mut dyn Env,
     start: &SimState,
     data_action: &[f32],
-    agent: &TanhGaussian,
+    agent: Option<&TanhGaussian>,
     distance: QueryDistance,
     sd: &Array1<f64>,
     rng: &mut Rng,
@@ -110,7 +111,7 @@ fn roll_out(
         match distance {
             QueryDistance::Far => act.iter_mut().for_each(|a| *a = rng.range(-1.0, 1.0) as f32),
             QueryDistance::In if step == 0 => (),
-            _ => agent.act(&obs32, rng, &mut act),
+            _ => agent.iter().for_each(|agent| agent.act(&obs32, rng, &mut act)),
         }
         act.iter_mut().for_each(|a| *a = (f64::from(*a) + spread * rng.normal()).clamp(-1.0, 1.0) as f32);
         env.step(&act);

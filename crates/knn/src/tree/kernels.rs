@@ -75,70 +75,117 @@ pub(crate) trait Kernel: Copy {
 /// Which inner loops an index runs. The choice never changes a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Loops {
-    /// AVX2 when the processor has it, else plain Rust.
+    /// The widest that the processor has: AVX-512, AVX2 or plain Rust.
     #[default]
     Auto,
+    /// AVX2 when the processor has it, else plain Rust.
+    Avx2,
     /// Plain Rust, everywhere.
     Portable,
 }
 
+/// The loops that will run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Width {
+    Portable,
+    /// The processor has AVX2, BMI and POPCNT.
+    Avx2,
+    /// … and AVX-512 (F, BW, VL, VNNI).
+    Avx512,
+}
+
 impl Loops {
-    /// Whether the AVX2 loops will run.
-    pub fn uses_avx2(self) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        return self == Loops::Auto
-            && std::arch::is_x86_feature_detected!("avx2")
-            && std::arch::is_x86_feature_detected!("bmi1")
-            && std::arch::is_x86_feature_detected!("bmi2")
-            && std::arch::is_x86_feature_detected!("popcnt");
-        #[cfg(not(target_arch = "x86_64"))]
-        false
+    /// What runs on this processor, by name.
+    pub fn name(self) -> &'static str {
+        match self.width() {
+            Width::Portable => "plain Rust",
+            Width::Avx2 => "AVX2",
+            Width::Avx512 => "AVX-512",
+        }
     }
+
+    pub(crate) fn width(self) -> Width {
+        match self {
+            Loops::Auto => widest(),
+            Loops::Avx2 => widest().min(Width::Avx2),
+            Loops::Portable => Width::Portable,
+        }
+    }
+}
+
+/// The widest loops this processor can run.
+fn widest() -> Width {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::is_x86_feature_detected as has;
+        if has!("avx2") && has!("bmi1") && has!("bmi2") && has!("popcnt") {
+            let wide = has!("avx512f") && has!("avx512bw") && has!("avx512vl") && has!("avx512vnni");
+            return if wide { Width::Avx512 } else { Width::Avx2 };
+        }
+    }
+    Width::Portable
 }
 
 #[cfg(test)]
 #[cfg(target_arch = "x86_64")]
 mod tests {
     use super::super::kernels_avx2::Avx2;
+    use super::super::kernels_avx512::Avx512;
     use super::super::kernels_portable::Portable;
     use super::*;
     use proptest::prelude::*;
 
     fn lines(count: usize) -> impl Strategy<Value = Vec<Line>> {
-        prop::collection::vec(prop::array::uniform16(0u16..11_000).prop_map(Line), count)
+        prop::collection::vec(prop::array::uniform16(0u16..8_000).prop_map(Line), count)
+    }
+
+    /// # Safety
+    /// The processor must have what `K` needs; `node` must have two lines for each pair of `q`.
+    unsafe fn check<K: Kernel>(node: &[Line], q: &[[u16; 2]], limit: i32) -> Result<(), TestCaseError> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let boxes = K::boxes::<false>(node, q);
+            prop_assert_eq!(boxes, Portable::boxes::<false>(node, q));
+            prop_assert_eq!(K::boxes::<true>(node, q), Portable::boxes::<true>(node, q));
+            prop_assert_eq!(K::rows::<false>(node, q), Portable::rows::<false>(node, q));
+            prop_assert_eq!(K::rows::<true>(node, q), Portable::rows::<true>(node, q));
+            let mask = K::at_most(&boxes, limit);
+            prop_assert_eq!(mask, Portable::at_most(&boxes, limit));
+            let (mut a, mut b) = (Stack::new(), Stack::new());
+            K::push(&mut a, &boxes, 40, mask);
+            Portable::push(&mut b, &boxes, 40, mask);
+            prop_assert_eq!(a.len, b.len);
+            prop_assert_eq!(&a.distances[..a.len], &b.distances[..b.len]);
+            prop_assert_eq!(&a.numbers[..a.len], &b.numbers[..b.len]);
+            if mask != 0 {
+                // The vector kernels' choice compares the leading 16 bits only.
+                let (x, y) = (K::nearest(&boxes, mask, limit), Portable::nearest(&boxes, mask, limit));
+                let gap = boxes[x as usize] - boxes[y as usize];
+                prop_assert!(mask & (1 << x) != 0 && gap >= 0 && gap <= limit >> 14);
+            }
+        }
+        Ok(())
     }
 
     proptest! {
         #[test]
-        fn avx2_and_portable_give_the_same_numbers(
-            node in lines(16),
-            q in prop::collection::vec([0u16..11_000, 0u16..11_000], 1..=8),
+        fn vector_kernels_and_portable_give_the_same_numbers(
+            node in lines(32),
+            q in prop::collection::vec([0u16..8_000, 0u16..8_000], 1..=16),
             limit in any::<i32>(),
         ) {
-            if Loops::Auto.uses_avx2() {
-                let q: Vec<[u16; 2]> = q;
-                let node = &node[..2 * q.len()];
-                // SAFETY: AVX2 was detected; `node` has two lines for each pair.
-                unsafe {
-                    let boxes = Avx2::boxes::<false>(node, &q);
-                    prop_assert_eq!(boxes, Portable::boxes::<false>(node, &q));
-                    prop_assert_eq!(Avx2::boxes::<true>(node, &q), Portable::boxes::<true>(node, &q));
-                    prop_assert_eq!(Avx2::rows::<false>(node, &q), Portable::rows::<false>(node, &q));
-                    prop_assert_eq!(Avx2::rows::<true>(node, &q), Portable::rows::<true>(node, &q));
-                    let mask = Avx2::at_most(&boxes, limit);
-                    prop_assert_eq!(mask, Portable::at_most(&boxes, limit));
-                    let (mut a, mut b) = (Stack::new(), Stack::new());
-                    Avx2::push(&mut a, &boxes, 40, mask);
-                    Portable::push(&mut b, &boxes, 40, mask);
-                    prop_assert_eq!(a.len, b.len);
-                    prop_assert_eq!(&a.distances[..a.len], &b.distances[..b.len]);
-                    prop_assert_eq!(&a.numbers[..a.len], &b.numbers[..b.len]);
-                    if mask != 0 {
-                        // The AVX2 choice compares the leading 16 bits only.
-                        let (x, y) = (Avx2::nearest(&boxes, mask, limit), Portable::nearest(&boxes, mask, limit));
-                        let gap = boxes[x as usize] - boxes[y as usize];
-                        prop_assert!(mask & (1 << x) != 0 && gap >= 0 && gap <= limit >> 14);
-                    }
+            // Boxes have at most eight pairs, rows sixteen.
+            let few = &q[..q.len().min(8)];
+            // SAFETY: the features were detected; there are two lines for each pair.
+            unsafe {
+                if widest() >= Width::Avx2 {
+                    check::<Avx2>(&node[..2 * few.len()], few, limit)?;
+                    prop_assert_eq!(Avx2::rows::<false>(&node, &q), Portable::rows::<false>(&node, &q));
+                }
+                if widest() >= Width::Avx512 {
+                    check::<Avx512>(&node[..2 * few.len()], few, limit)?;
+                    prop_assert_eq!(Avx512::rows::<false>(&node, &q), Portable::rows::<false>(&node, &q));
+                    prop_assert_eq!(Avx512::rows::<true>(&node, &q), Portable::rows::<true>(&node, &q));
                 }
             }
         }

@@ -162,7 +162,7 @@ unsafe fn pair_sum<const L1: bool>(gap: __m256i) -> __m256i {
 /// # Safety
 /// Needs AVX2.
 #[inline(always)]
-unsafe fn to_array(v: __m256i) -> [i32; FAN] {
+pub(super) unsafe fn to_array(v: __m256i) -> [i32; FAN] {
     // SAFETY: both are 32 bytes without invalid values.
     unsafe { std::mem::transmute(v) }
 }

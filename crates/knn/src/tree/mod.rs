@@ -18,6 +18,8 @@ mod groups;
 mod kernels;
 #[cfg(target_arch = "x86_64")]
 mod kernels_avx2;
+#[cfg(target_arch = "x86_64")]
+mod kernels_avx512;
 mod kernels_portable;
 pub(crate) mod layout;
 mod order;
@@ -30,10 +32,12 @@ mod self_search;
 pub(crate) mod store;
 mod walk;
 
+use crate::flat::Scan;
 use crate::input::{check_k, check_queries, check_radius, flat};
 use crate::threads::Pool;
 use crate::{Error, Metric, NeighborIndex, Neighbors, Result, Threads};
 pub use kernels::Loops;
+use kernels::Width;
 use layout::{Layout, Line};
 use ndarray::{Array2, ArrayView2};
 use project::Projection;
@@ -59,7 +63,9 @@ pub struct TreeConfig {
 pub struct Tree {
     pub(crate) parts: Parts,
     pool: Pool,
-    avx2: bool,
+    width: Width,
+    /// Searched by brute force: walking would meet most rows.
+    shapeless: bool,
     /// The place of each row in the leaf order, once somebody asks for a row.
     places: OnceLock<Vec<u32>>,
 }
@@ -98,12 +104,24 @@ impl Tree {
     pub fn new(cfg: &TreeConfig, rows: ArrayView2<f32>) -> Result<Tree> {
         let pool = Pool::new(cfg.threads)?;
         let parts = build::build(cfg, rows, &pool)?;
-        Ok(Tree { parts, pool, avx2: cfg.loops.uses_avx2(), places: OnceLock::new() })
+        Ok(Tree::of(parts, pool, cfg.loops))
     }
 
     /// A tree over parts read from a file.
     pub(crate) fn from_parts(parts: Parts, threads: Threads, loops: Loops) -> Result<Tree> {
-        Ok(Tree { parts, pool: Pool::new(threads)?, avx2: loops.uses_avx2(), places: OnceLock::new() })
+        Ok(Tree::of(parts, Pool::new(threads)?, loops))
+    }
+
+    fn of(parts: Parts, pool: Pool, loops: Loops) -> Tree {
+        let mut tree = Tree { parts, pool, width: loops.width(), shapeless: false, places: OnceLock::new() };
+        tree.shapeless = tree.is_shapeless();
+        tree
+    }
+
+    /// Brute force over the rows in leaf order.
+    fn scan(&self) -> Scan<'_> {
+        let Parts { metric, rows, ids, inverse, .. } = &self.parts;
+        Scan { metric: *metric, dim: self.dim(), rows, inverse, ids, pool: &self.pool }
     }
 
     /// Row number `id`, as given.
@@ -118,6 +136,12 @@ impl Tree {
             places
         });
         &self.parts.rows[places[id] as usize * dim..][..dim]
+    }
+
+    /// The numbers of all rows in the order of the leaves: rows near to one another stand near to one another. Searching in
+    /// this order is fastest.
+    pub fn order(&self) -> &[u32] {
+        &self.parts.ids
     }
 
     /// Bytes the index occupies, rows included.
@@ -171,7 +195,12 @@ impl NeighborIndex for Tree {
     fn search(&self, queries: ArrayView2<f32>, k: usize) -> Result<Neighbors> {
         check_k(k, self.len(), self.len())?;
         let queries = check_queries(queries, self.dim(), self.metric())?;
-        let found = self.walk_all(flat(&queries), k, &Task::SEARCH, |o, out| out.extend(o.best.padded()));
+        let queries = flat(&queries);
+        let found = if self.shapeless {
+            self.scan().run(queries, k, |_| None)
+        } else {
+            self.walk_all(queries, k, &Task::SEARCH, |o, out| out.extend(o.best.padded()))
+        };
         Ok(Neighbors::from_lists(found, k, self.metric()))
     }
 

@@ -2,7 +2,7 @@
 //! as many threads as there are, and put back in their order.
 
 use super::group::Group;
-use super::kernels::Kernel;
+use super::kernels::{Kernel, Width};
 use super::kernels_portable::Portable;
 use super::layout::FAN;
 use super::project::Image;
@@ -72,8 +72,8 @@ impl Tree {
     /// A query made ready.
     pub(crate) fn prepare(&self, query: &[f32], image: &mut Image) -> Prepared {
         #[cfg(target_arch = "x86_64")]
-        if self.avx2 {
-            // SAFETY: `avx2` is set only when the processor has it.
+        if self.width >= Width::Avx2 {
+            // SAFETY: the processor has what `width` says.
             return unsafe { prepare_avx2(&self.parts, query, image) };
         }
         Prepared::new(&self.parts, query, image)
@@ -85,10 +85,10 @@ impl Tree {
             return 0;
         }
         let q = self.prepare(query, image);
-        // SAFETY: `avx2` is set only when the processor has it; the portable loops run anywhere.
+        // SAFETY: the processor has what `width` says; the portable loops run anywhere.
         unsafe {
             #[cfg(target_arch = "x86_64")]
-            if self.avx2 {
+            if self.width >= Width::Avx2 {
                 return leaf_avx2(&self.parts, &q);
             }
             nearest_leaf::<Portable>(&self.parts, &q)
@@ -103,13 +103,16 @@ impl Tree {
         done: &mut dyn FnMut(&Walker<'q>),
     ) {
         let l1 = self.parts.metric == Metric::Manhattan;
-        // SAFETY: `avx2` is set only when the processor has it; the portable loops run anywhere.
+        // SAFETY: the processor has what `width` says; the portable loops run anywhere.
         unsafe {
-            match (self.avx2, l1) {
+            match (self.width, l1) {
                 #[cfg(target_arch = "x86_64")]
-                (true, false) => walk_avx2::<false>(&self.parts, k, jobs, done),
+                (Width::Avx512, false) => walk_avx512(&self.parts, k, jobs, done),
                 #[cfg(target_arch = "x86_64")]
-                (true, true) => walk_avx2::<true>(&self.parts, k, jobs, done),
+                (Width::Avx2, false) => walk_avx2::<false>(&self.parts, k, jobs, done),
+                // Manhattan searches measure more rows than they skip, and are no faster with AVX-512.
+                #[cfg(target_arch = "x86_64")]
+                (Width::Avx2 | Width::Avx512, true) => walk_avx2::<true>(&self.parts, k, jobs, done),
                 (_, false) => walk::<Portable, false>(&self.parts, k, jobs, done),
                 (_, true) => walk::<Portable, true>(&self.parts, k, jobs, done),
             }
@@ -143,6 +146,20 @@ unsafe fn walk_avx2<'q, const L1: bool>(
 ) {
     // SAFETY: the caller has checked for AVX2.
     unsafe { walk::<super::kernels_avx2::Avx2, L1>(parts, k, jobs, done) }
+}
+
+/// # Safety
+/// As for `walk_avx2`, and AVX-512 (F, BW, VL, VNNI).
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt,avx512f,avx512bw,avx512vl,avx512vnni")]
+unsafe fn walk_avx512<'q>(
+    parts: &'q Parts,
+    k: usize,
+    jobs: &mut dyn Iterator<Item = Job<'q>>,
+    done: &mut dyn FnMut(&Walker<'q>),
+) {
+    // SAFETY: the caller has checked for AVX-512.
+    unsafe { walk::<super::kernels_avx512::Avx512, false>(parts, k, jobs, done) }
 }
 
 /// # Safety

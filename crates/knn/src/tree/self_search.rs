@@ -11,6 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Rows one task takes: they are neighbours already, being in leaf order.
 const PIECE: usize = super::run::GROUP;
 
+/// Rows that walk to see whether walking pays: few enough to walk alone.
+const PROBES: usize = 8;
+/// A tree of fewer rows is walked whatever they look like: its integers fit a cache.
+const LEAST_SHAPELESS: usize = 1 << 16;
+
 impl Tree {
     fn stored(&self, place: usize) -> &[f32] {
         let dim = self.parts.layout.dim;
@@ -31,6 +36,21 @@ impl Tree {
             (numbers, out)
         });
         in_order(lists)
+    }
+
+    /// Whether the rows have so little structure that the walk of a row meets most of the others. Nothing is gained then
+    /// by walking, and brute force reads memory in order.
+    pub(super) fn is_shapeless(&self) -> bool {
+        let layout = &self.parts.layout;
+        if layout.tame < LEAST_SHAPELESS {
+            return false;
+        }
+        let (mut image, mut scanned) = (Image::default(), 0);
+        let places = (0..PROBES).map(|i| (2 * i + 1) * layout.tame / (2 * PROBES));
+        self.walk(1, &mut places.map(|p| self.own_job(p, Task::SEARCH, &mut image)), &mut |walker| {
+            scanned += walker.scanned;
+        });
+        scanned > layout.leaves() * PROBES / 2
     }
 
     /// The search of a stored row for others.
@@ -85,5 +105,31 @@ impl Tree {
             span *= FAN;
         }
         (level as u32, (place / span) as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Flat, FlatConfig, Metric, NeighborIndex, Tree, TreeConfig};
+    use ndarray::Array2;
+
+    #[test]
+    fn rows_without_structure_are_searched_by_brute_force_with_the_same_answers() {
+        let mut state = 1u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f32 / (1 << 24) as f32
+        };
+        let noise = Array2::from_shape_simple_fn((1 << 16, 40), &mut uniform);
+        let queries = Array2::from_shape_simple_fn((5, 40), &mut uniform);
+        for metric in [Metric::Euclidean, Metric::Manhattan, Metric::Cosine] {
+            let tree = Tree::new(&TreeConfig { metric, ..Default::default() }, noise.view()).unwrap();
+            let flat = Flat::new(&FlatConfig { metric, ..Default::default() }, noise.view()).unwrap();
+            assert!(tree.shapeless, "{metric:?}");
+            assert_eq!(tree.search(queries.view(), 7).unwrap(), flat.search(queries.view(), 7).unwrap());
+        }
+        // The same columns with two numbers behind them.
+        let curve = Array2::from_shape_fn((1 << 16, 40), |(i, j)| ((i + 7 * j) as f32 * 1e-3).sin());
+        assert!(!Tree::new(&TreeConfig::default(), curve.view()).unwrap().shapeless);
     }
 }

@@ -49,8 +49,10 @@ pub(crate) struct Job<'q> {
 /// A place in the tree in one number: level (0 for leaves, l + 1 for nodes of level l) and index.
 const INDEX_BITS: u32 = 28;
 
-/// Pending rows are measured at the latest when there are this many.
+/// Pending rows are measured at the latest when there are this many (or this many for each neighbour wanted: their upper
+/// bounds tighten the search without being measured).
 const MOST_PENDING: usize = 64;
+const MOST_PENDING_EACH: usize = 6;
 /// … and when there are this many, if only measuring can tighten the bound.
 const MOST_UNBOUNDED: usize = 4;
 
@@ -65,6 +67,7 @@ pub(crate) struct Walker<'q> {
     current: Option<u32>,
     /// Rows not yet measured: integer distance and place.
     pending: Vec<(i32, u32)>,
+    most_pending: usize,
     /// The best rows measured.
     pub(crate) best: Best,
     /// The k smallest upper bounds on keys, sorted: measured rows and pending ones.
@@ -75,6 +78,8 @@ pub(crate) struct Walker<'q> {
     limit: [i32; 2],
     /// As `limit[0]` without the shrinking of an approximate search: what an upper bound rests on must be measured.
     pending_limit: i32,
+    /// Leaves compared.
+    pub(crate) scanned: usize,
     /// Steps since the bound last moved.
     pub(crate) idle: u32,
     /// Set when the k-th neighbour is known to be within `stop_key`.
@@ -90,12 +95,14 @@ impl<'q> Walker<'q> {
             inverse_step: 1.0 / parts.grid.step,
             stack: Stack::new(),
             current: None,
-            pending: Vec::with_capacity(2 * MOST_PENDING),
+            pending: Vec::new(),
+            most_pending: MOST_PENDING.max(MOST_PENDING_EACH.saturating_mul(k)),
             best: Best::new(k),
             uppers: Vec::with_capacity(k + 1),
             bound: f64::INFINITY,
             limit: [i32::MAX; 2],
             pending_limit: i32::MAX,
+            scanned: 0,
             idle: 0,
             stopped: false,
         }
@@ -110,6 +117,7 @@ impl<'q> Walker<'q> {
         self.best.clear();
         self.uppers.clear();
         self.stopped = false;
+        self.scanned = 0;
         self.set_bound::<L1>(self.job.task.start_key);
         self.measure_strays::<L1>();
         let levels = self.parts.layout.levels.len() as u32;
@@ -263,6 +271,7 @@ impl<'q> Walker<'q> {
     /// As for `step`.
     #[inline(always)]
     unsafe fn scan<K: Kernel, const L1: bool>(&mut self, leaf: usize) {
+        self.scanned += 1;
         let parts = self.parts;
         let pairs = parts.layout.leaf_pairs;
         let block = &parts.blocks[leaf * pairs..(leaf + 1) * pairs];
@@ -294,7 +303,7 @@ impl<'q> Walker<'q> {
                 self.consider::<L1>(distances[r], place as u32, rest);
             }
         }
-        let most = if self.job.prepared.rest4 == f64::INFINITY { MOST_UNBOUNDED } else { MOST_PENDING };
+        let most = if self.job.prepared.rest4 == f64::INFINITY { MOST_UNBOUNDED } else { self.most_pending };
         if self.pending.len() >= most {
             self.measure_pending::<L1>();
         }

@@ -213,7 +213,12 @@ impl Fathom {
             }
         };
         let mut largest = 0.0f32;
-        for rows in self.candidates(&u).chunks(SWEEP) {
+        // Rows that lie near to one another in the index share most of their search.
+        let mut wanted = vec![false; self.points.nrows()];
+        self.candidates(&u).into_iter().for_each(|row| wanted[row] = true);
+        let order: Vec<usize> =
+            self.index.order().iter().map(|&id| id as usize).filter(|&id| wanted[id]).collect();
+        for rows in order.chunks(SWEEP) {
             let cut = |m: &Mat| m.select(ndarray::Axis(0), rows);
             let (points, change) = (cut(&self.points), cut(&self.delta));
             let near = self.index.search(points.view(), NEIGHBORS + 1)?;
