@@ -22,11 +22,8 @@ use crate::sac::{Actor, Losses};
 use crate::tasks::Reference;
 use crate::uncertainty::{BuildContext, ColumnScale, CustomEstimator, Uncertainty, UncertaintyConfig};
 
-/// A model whose squared error is more than this share of that of "nothing changes" is not worth rolling out.
+/// A model whose squared error is more than this share of linear regression's is not worth rolling out.
 const BAD_MODEL: f64 = 0.9;
-/// Nor is one that a straight line beats by this factor: it was not fitted well. In a world that is linear but for its noise, a
-/// good model is as good as the line and no better.
-const WORSE_THAN_LINE: f64 = 1.1;
 
 /// A simulator to score policies in.
 #[derive(Clone, Copy)]
@@ -238,8 +235,8 @@ impl<'a> Session<'a> {
             "its squared error on held-out rows is {line:.3} times that of linear regression and {still:.3} times that of \
              \"nothing changes\""
         ));
-        // Where both errors are next to nothing, their ratio says nothing.
-        self.model_is_bad = still > BAD_MODEL || (line > WORSE_THAN_LINE && found.elite_mean > 0.05);
+        // In a world that is linear, or nearly so, both errors are small and their ratio says nothing.
+        self.model_is_bad = still > BAD_MODEL || (line > BAD_MODEL && found.elite_mean > 0.05);
         if self.model_is_bad {
             self.note(
                 "warning: the model hardly predicts these data, so imagined rows will mislead; use more rows or longer \

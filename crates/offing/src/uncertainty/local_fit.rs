@@ -306,3 +306,76 @@ impl StoredFits {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    const ROWS: usize = 30;
+
+    fn noise(cols: usize, rng: &mut Rng) -> Mat {
+        Mat::from_shape_fn((ROWS + 1, cols), |_| rng.normal() as f32)
+    }
+
+    /// e of the last row by the definition, with Gauss–Jordan elimination for (XᵀX + ridge)⁻¹.
+    fn error_by_definition(points: &Mat, delta: &Mat) -> f64 {
+        let (d, m, n) = (points.ncols(), delta.ncols(), ROWS as f64);
+        let wide = |from: &Mat| from.mapv(f64::from);
+        let (points, delta) = (wide(points), wide(delta));
+        let mean = |of: &ndarray::Array2<f64>, j: usize| (0..ROWS).map(|i| of[[i, j]]).sum::<f64>() / n;
+        let x = |i: usize, j: usize| points[[i, j]] - mean(&points, j);
+        let y = |i: usize, j: usize| delta[[i, j]] - mean(&delta, j);
+        let sum = |f: &dyn Fn(usize) -> f64| (0..ROWS).map(f).sum::<f64>();
+        let mut a = ndarray::Array2::from_shape_fn((d, 2 * d), |(i, j)| match j < d {
+            true => sum(&|row| x(row, i) * x(row, j)),
+            false => f64::from(u8::from(j == i + d)),
+        });
+        let ridge = RIDGE * (0..d).map(|i| a[[i, i]]).sum::<f64>() / d as f64;
+        (0..d).for_each(|i| a[[i, i]] += ridge);
+        for k in 0..d {
+            let pivot = a[[k, k]];
+            a.row_mut(k).mapv_inplace(|v| v / pivot);
+            let row = a.row(k).to_owned();
+            for i in (0..d).filter(|&i| i != k) {
+                let factor = a[[i, k]];
+                a.row_mut(i).scaled_add(-factor, &row);
+            }
+        }
+        let inverse = |i: usize, j: usize| a[[i, d + j]];
+        let slope = |i: usize, j: usize| -> f64 {
+            (0..d).map(|k| inverse(i, k) * sum(&|row| x(row, k) * y(row, j))).sum()
+        };
+        let slopes = ndarray::Array2::from_shape_fn((d, m), |(i, j)| slope(i, j));
+        let residual =
+            |row: usize, j: usize| y(row, j) - (0..d).map(|i| x(row, i) * slopes[[i, j]]).sum::<f64>();
+        let leverage: f64 = (0..d)
+            .flat_map(|i| (0..d).map(move |j| (i, j)))
+            .map(|(i, j)| x(ROWS, i) * inverse(i, j) * x(ROWS, j))
+            .sum();
+        let square = |j: usize| {
+            residual(ROWS, j).powi(2) + sum(&|row| residual(row, j).powi(2)) / n * (1.0 + leverage)
+        };
+        (0..m).map(square).sum::<f64>().sqrt()
+    }
+
+    #[test]
+    fn the_error_is_that_of_the_definition_and_its_bits_those_of_any_vector_width() {
+        // Less than a lane, whole lanes, and more.
+        for (d, m) in [(1, 1), (5, 3), (8, 8), (11, 17)] {
+            let rng = &mut Rng::stream(3, "fit", d as u64);
+            let (points, delta) = (noise(d, rng), noise(m, rng));
+            let errors: Vec<f64> = Simd::all()
+                .into_iter()
+                .map(|simd| {
+                    let mut fit = LocalFit { simd, ..LocalFit::new(d, m) };
+                    fit.compute(&points, &delta, 0..ROWS);
+                    fit.error(points.row(ROWS), delta.row(ROWS))
+                })
+                .collect();
+            assert!(errors.iter().all(|e| e.to_bits() == errors[0].to_bits()), "{errors:?}");
+            let wanted = error_by_definition(&points, &delta);
+            assert!((errors[0] / wanted - 1.0).abs() < 1e-10, "{d}, {m}: {} against {wanted}", errors[0]);
+        }
+    }
+}
