@@ -318,7 +318,7 @@ impl Sac {
         (0..self.critics.nets()).map(of_critic).sum::<f64>() / (rows * self.critics.nets()) as f64
     }
 
-    /// Makes room for batches of `rows` rows. Nothing when the size is one of the last two: COMBO alternates between a
+    /// Makes room for batches of `rows` rows. Nothing when the size is one of the last two: losses may alternate between a
     /// batch and a batch with its probes.
     fn prepare(&mut self, rows: usize) {
         let fits = |of: &[UpdateShard]| of.iter().map(UpdateShard::rows).eq(self.pool.shards(rows));
