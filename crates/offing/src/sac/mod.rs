@@ -319,7 +319,7 @@ impl Sac {
     }
 
     /// Makes room for batches of `rows` rows. Nothing when the size is one of the last two: losses may alternate between a
-    /// batch and a batch with its probes.
+    /// batch and a larger one.
     fn prepare(&mut self, rows: usize) {
         let fits = |of: &[UpdateShard]| of.iter().map(UpdateShard::rows).eq(self.pool.shards(rows));
         if !fits(&self.shards) {
