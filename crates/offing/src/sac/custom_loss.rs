@@ -28,7 +28,7 @@ impl ActorTerms {
 
 impl Sac {
     /// One step of all critics on any loss of their values at any rows: `loss` gets Q (critics × rows), fills ∂loss/∂Q, which
-    /// starts as zeros, and returns the loss. For losses with extra terms, such as COMBO's: pass the batch's rows followed
+    /// starts as zeros, and returns the loss. For losses with extra terms, pass the batch's rows followed
     /// by the rows of the extra term.
     pub fn critic_step_with(
         &mut self,

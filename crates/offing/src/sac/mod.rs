@@ -318,8 +318,8 @@ impl Sac {
         (0..self.critics.nets()).map(of_critic).sum::<f64>() / (rows * self.critics.nets()) as f64
     }
 
-    /// Makes room for batches of `rows` rows. Nothing when the size is one of the last two: COMBO alternates between a
-    /// batch and a batch with its probes.
+    /// Makes room for batches of `rows` rows. Nothing when the size is one of the last two: losses may alternate between a
+    /// batch and a larger one.
     fn prepare(&mut self, rows: usize) {
         let fits = |of: &[UpdateShard]| of.iter().map(UpdateShard::rows).eq(self.pool.shards(rows));
         if !fits(&self.shards) {
