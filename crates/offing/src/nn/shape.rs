@@ -13,6 +13,8 @@ pub struct Shape {
     pub(super) units: Vec<(usize, usize)>,
     /// Where each layer's panels start.
     pub(super) first: Vec<usize>,
+    /// Where pairs of panels of one layer end, and the last panel of a layer that has no other.
+    pub(super) pair_ends: Vec<usize>,
 }
 
 impl Shape {
@@ -29,7 +31,15 @@ impl Shape {
             first[l] = units.len();
             units.extend((0..sizes[l + 1].div_ceil(LANES)).map(|p| (l, p)));
         }
-        Self { sizes, activation, layer_norm: false, units, first }
+        let mut end = 0;
+        let pairs = units.chunk_by(|a, b| a.0 == b.0).flat_map(|layer| layer.chunks(2));
+        let pair_ends = pairs
+            .map(|pair| {
+                end += pair.len();
+                end
+            })
+            .collect();
+        Self { sizes, activation, layer_norm: false, units, first, pair_ends }
     }
 
     /// The same with or without layer normalisation: every hidden layer is linear, then normalised, then activated.

@@ -139,20 +139,9 @@ impl MlpEnsemble {
         update: impl Fn(usize) -> Update + Sync,
     ) {
         let (shape, simd, per_net) = (&self.shape, self.simd, self.shape.units.len());
-        // Two panels of a layer at a time.
-        let mut pairs = Vec::with_capacity(nets.len() * per_net);
-        for (net, panels) in
-            self.panels[nets.start * per_net..nets.end * per_net].chunks_exact_mut(per_net).enumerate()
-        {
-            let mut rest = panels;
-            for units in shape.units.chunk_by(|a, b| a.0 == b.0).flat_map(|layer| layer.chunks(2)) {
-                let (pair, others) = rest.split_at_mut(units.len());
-                rest = others;
-                pairs.push((net, units[0], pair));
-            }
-        }
-        pool.for_each_mut(&mut pairs, |_, (net, (layer, panel), pair)| {
-            let (net, layer, panel) = (*net, *layer, *panel);
+        let panels = &mut self.panels[nets.start * per_net..nets.end * per_net];
+        pool.for_each_part_mut(panels, &shape.pair_ends, |first, pair| {
+            let (net, (layer, panel)) = (first / per_net, shape.units[first % per_net]);
             let gradient = Gradient { count, shard: &shard, net, layer, panel };
             train_panels(simd, &gradient, (shape.inputs(layer), shape.outputs(layer)), pair, update(layer));
         });

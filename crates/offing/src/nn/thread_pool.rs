@@ -141,9 +141,6 @@ impl ThreadPool {
 
     /// Calls `task(i, &mut items[i])` for every item, each once, in any order.
     pub fn for_each_mut<T: Send>(&self, items: &mut [T], task: impl Fn(usize, &mut T) + Sync) {
-        struct Base<T>(*mut T);
-        // SAFETY: used only to reach distinct items, which are `Send`.
-        unsafe impl<T: Send> Sync for Base<T> {}
         let base = Base(items.as_mut_ptr());
         let base = &base;
         self.for_each(items.len(), move |i| {
@@ -152,7 +149,36 @@ impl ThreadPool {
             task(i, unsafe { &mut *base.0.add(i) });
         });
     }
+
+    /// Cuts items into blocks of as many as the last of `ends`, and each block into parts that end there. Calls `task` with the
+    /// place of a part's first item and the part, for each part once, in any order. Two items at a time cost no list.
+    pub(super) fn for_each_part_mut<T: Send>(
+        &self,
+        items: &mut [T],
+        ends: &[usize],
+        task: impl Fn(usize, &mut [T]) + Sync,
+    ) {
+        let block = ends.last().copied().unwrap_or(0);
+        let fits = ends.is_sorted() && block > 0 && items.len().is_multiple_of(block);
+        assert!(fits, "ends in order, and whole blocks: {} items, {ends:?}", items.len());
+        let count = items.len() / block * ends.len();
+        let base = Base(items.as_mut_ptr());
+        let base = &base;
+        self.for_each(count, move |i| {
+            let place = i % ends.len();
+            let start = if place == 0 { 0 } else { ends[place - 1] };
+            let first = i / ends.len() * block + start;
+            // SAFETY: parts lie inside `items`, whose length is a multiple of `block`, and do not overlap, as `ends` are in
+            // order; `for_each` calls with each i once, and `items` stays borrowed until all calls have returned.
+            task(first, unsafe { std::slice::from_raw_parts_mut(base.0.add(first), ends[place] - start) });
+        });
+    }
 }
+
+/// Where items of a slice begin.
+struct Base<T>(*mut T);
+// SAFETY: used only to reach distinct items, which are `Send`.
+unsafe impl<T: Send> Sync for Base<T> {}
 
 impl Inner {
     fn share(&self, count: usize, task: &(dyn Fn(usize) + Sync)) {
@@ -277,6 +303,21 @@ impl Drop for Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_cover_every_item_once() {
+        for threads in [1, 3] {
+            let mut items = vec![(0usize, 0usize); 14];
+            ThreadPool::new(threads).for_each_part_mut(&mut items, &[2, 4, 5, 7], |first, part| {
+                let length = part.len();
+                part.iter_mut().for_each(|item| *item = (item.0 + 1, 100 * first + length));
+            });
+            let parts = [(0, 2), (2, 2), (4, 1), (5, 2), (7, 2), (9, 2), (11, 1), (12, 2)];
+            let wanted: Vec<_> =
+                parts.iter().flat_map(|&(first, n)| std::iter::repeat_n((1, 100 * first + n), n)).collect();
+            assert_eq!(items, wanted);
+        }
+    }
 
     #[test]
     fn every_task_runs_once_for_any_number_of_threads() {
