@@ -37,7 +37,7 @@ fn alone_it_says_what_to_do_next() {
 fn settings_are_listed_with_value_and_meaning_one_a_line_in_a_pipe() {
     let output = command(&["settings", "landfall"]).output().unwrap();
     let all = text(&output);
-    assert!(all.lines().any(|line| line == "train.steps = 5000  # Gradient steps (--steps)."), "{all}");
+    assert!(all.lines().any(|line| line == "train.steps = 12000  # Gradient steps (--steps)."), "{all}");
     let some = text(&command(&["settings", "mopo+sumo", "neighbour"]).output().unwrap());
     assert!(some.contains("uncertainty.k = 1") && !some.contains("train.steps"), "{some}");
     let none = command(&["settings", "bc", "neighbour"]).output().unwrap();

@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(key("mopo+sumo", "uncertainty.kind").unwrap().value, "sumo");
         assert_eq!(key("mopo+sumo", "uncertainty.embedding").unwrap().value, "none", "it could be set");
         assert_eq!(key("mopo+pairwise", "uncertainty.k"), None);
-        assert_eq!(key("landfall", "train.steps").unwrap().value, "5000", "the preset counts");
+        assert_eq!(key("landfall", "train.steps").unwrap().value, "12000", "the preset counts");
         assert_eq!(key("bc", "model.ensemble.members"), None);
     }
 
