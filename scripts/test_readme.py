@@ -20,7 +20,6 @@ SHORT: dict[str, Any] = {
     "model__ensemble__max_updates": 20,
     "model__ensemble__hidden": [16, 16],
     "model__ensemble__decay": [0.0, 0.0, 0.0],
-    "model__termination__classifier__updates": 20,
     "warm_start__steps": 10,
     "train__evaluate_every": 30,
 }
