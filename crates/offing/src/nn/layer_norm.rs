@@ -41,46 +41,73 @@ dispatch!(
     pub(super) normalise, normalise_wide, (n: Normalise<'_>)
 );
 
+/// Rows that go together: the sums of one row would wait for each other.
+const TILE: usize = 4;
+
 #[inline(always)]
-fn normalise_wide<K: Kernel>(n: Normalise<'_>) {
-    let Normalise { y, rows, activation, mut keep, mut slope } = n;
+fn normalise_wide<K: Kernel>(mut n: Normalise<'_>) {
+    let rows = n.rows;
+    let tiled = rows - rows % TILE;
+    // No closures here and below: they may be compiled for no machine in particular.
+    for row in (0..tiled).step_by(TILE) {
+        normalise_rows::<K, TILE>(&mut n, row);
+    }
+    for row in tiled..rows {
+        normalise_rows::<K, 1>(&mut n, row);
+    }
+    if !n.y.cols().is_multiple_of(LANES) {
+        n.y.set_ones(rows);
+    }
+}
+
+/// Rows `row..row + R`.
+#[inline(always)]
+fn normalise_rows<K: Kernel, const R: usize>(n: &mut Normalise<'_>, row: usize) {
+    let Normalise { y, activation, keep, slope, .. } = n;
     let (cols, capacity) = (y.cols(), y.capacity());
     let panels = cols.div_ceil(LANES);
-    for row in 0..rows {
-        let at = |p: usize| (p * capacity + row) * LANES;
-        let mut sum = [0.0; LANES];
-        for p in 0..panels {
-            let z = without_padding(read(y.data(), at(p)), p, cols);
+    let mut sums = [[0.0; LANES]; R];
+    for p in 0..panels {
+        for r in 0..R {
+            let z = without_padding(read(y.data(), (p * capacity + row + r) * LANES), p, cols);
             for j in 0..LANES {
-                sum[j] += z[j];
+                sums[r][j] += z[j];
             }
-        }
-        let mean = sum_lanes(sum) / cols as f32;
-        let mut squares = [0.0; LANES];
-        for p in 0..panels {
-            let z = centred(read(y.data(), at(p)), mean, p, cols);
-            for j in 0..LANES {
-                squares[j] += z[j] * z[j];
-            }
-        }
-        let scale = 1.0 / (sum_lanes(squares) / cols as f32 + EPSILON).sqrt();
-        if let Some(keep) = &mut keep {
-            keep.scale[row] = scale;
-        }
-        for p in 0..panels {
-            let mut z = centred(read(y.data(), at(p)), mean, p, cols);
-            for z in &mut z {
-                *z *= scale;
-            }
-            if let Some(keep) = &mut keep {
-                write(keep.values.data_mut(), at(p), z);
-            }
-            let slope = slope.as_mut().map(|slope| (slope.data_mut(), at(p)));
-            write(y.data_mut(), at(p), activate::<K::Arithmetic>(z, Some(activation), slope));
         }
     }
-    if !cols.is_multiple_of(LANES) {
-        y.set_ones(rows);
+    let mut mean = [0.0; R];
+    for r in 0..R {
+        mean[r] = sum_lanes(sums[r]) / cols as f32;
+    }
+    let mut squares = [[0.0; LANES]; R];
+    for p in 0..panels {
+        for r in 0..R {
+            let z = centred(read(y.data(), (p * capacity + row + r) * LANES), mean[r], p, cols);
+            for j in 0..LANES {
+                squares[r][j] += z[j] * z[j];
+            }
+        }
+    }
+    let mut scale = [0.0; R];
+    for r in 0..R {
+        scale[r] = 1.0 / (sum_lanes(squares[r]) / cols as f32 + EPSILON).sqrt();
+    }
+    if let Some(keep) = keep {
+        keep.scale[row..row + R].copy_from_slice(&scale);
+    }
+    for p in 0..panels {
+        for r in 0..R {
+            let at = (p * capacity + row + r) * LANES;
+            let mut z = centred(read(y.data(), at), mean[r], p, cols);
+            for z in &mut z {
+                *z *= scale[r];
+            }
+            if let Some(keep) = keep {
+                write(keep.values.data_mut(), at, z);
+            }
+            let slope = slope.as_mut().map(|slope| (slope.data_mut(), at));
+            write(y.data_mut(), at, activate::<K::Arithmetic>(z, Some(*activation), slope));
+        }
     }
 }
 
@@ -99,30 +126,53 @@ dispatch!(
 );
 
 #[inline(always)]
-fn denormalise_wide<K: Kernel>(d: Denormalise<'_>) {
-    let Denormalise { kept, rows, map, dx } = d;
-    let (cols, capacity) = (dx.cols(), dx.capacity());
+fn denormalise_wide<K: Kernel>(mut d: Denormalise<'_>) {
+    let rows = d.rows;
+    let tiled = rows - rows % TILE;
+    for row in (0..tiled).step_by(TILE) {
+        denormalise_rows::<TILE>(&mut d, row);
+    }
+    for row in tiled..rows {
+        denormalise_rows::<1>(&mut d, row);
+    }
+}
+
+/// Rows `row..row + R`.
+#[inline(always)]
+fn denormalise_rows<const R: usize>(d: &mut Denormalise<'_>, row: usize) {
+    let Denormalise { kept, map, dx, .. } = d;
+    let (cols, capacity, kept_capacity) = (dx.cols(), dx.capacity(), kept.values.capacity());
     let panels = cols.div_ceil(LANES);
-    for row in 0..rows {
-        let from = map.map_or(row, |map| map[row] as usize);
-        let at = |p: usize| (p * capacity + row) * LANES;
-        let x = |p: usize| read(kept.values.data(), (p * kept.values.capacity() + from) * LANES);
-        // Padding is zero in both.
-        let (mut sum, mut product) = ([0.0; LANES], [0.0; LANES]);
-        for p in 0..panels {
-            let (d, x) = (read(dx.data(), at(p)), x(p));
+    let mut from = [0; R];
+    for r in 0..R {
+        from[r] = map.map_or(row + r, |map| map[row + r] as usize);
+    }
+    // Padding is zero in both.
+    let (mut sum, mut product) = ([[0.0; LANES]; R], [[0.0; LANES]; R]);
+    for p in 0..panels {
+        for r in 0..R {
+            let d = read(dx.data(), (p * capacity + row + r) * LANES);
+            let x = read(kept.values.data(), (p * kept_capacity + from[r]) * LANES);
             for j in 0..LANES {
-                sum[j] += d[j];
-                product[j] += d[j] * x[j];
+                sum[r][j] += d[j];
+                product[r][j] += d[j] * x[j];
             }
         }
-        let (mean, slope) = (sum_lanes(sum) / cols as f32, sum_lanes(product) / cols as f32);
-        for p in 0..panels {
-            let (mut d, x) = (read(dx.data(), at(p)), x(p));
+    }
+    let (mut mean, mut slope) = ([0.0; R], [0.0; R]);
+    for r in 0..R {
+        mean[r] = sum_lanes(sum[r]) / cols as f32;
+        slope[r] = sum_lanes(product[r]) / cols as f32;
+    }
+    for p in 0..panels {
+        for r in 0..R {
+            let at = (p * capacity + row + r) * LANES;
+            let mut d = read(dx.data(), at);
+            let x = read(kept.values.data(), (p * kept_capacity + from[r]) * LANES);
             for j in 0..LANES {
-                d[j] = kept.scale[from] * (d[j] - mean - x[j] * slope);
+                d[j] = kept.scale[from[r]] * (d[j] - mean[r] - x[j] * slope[r]);
             }
-            write(dx.data_mut(), at(p), without_padding(d, p, cols));
+            write(dx.data_mut(), at, without_padding(d, p, cols));
         }
     }
 }
@@ -139,8 +189,9 @@ fn centred(mut z: Line, mean: f32, panel: usize, cols: usize) -> Line {
 /// Zeros beyond the last column.
 #[inline(always)]
 fn without_padding(mut line: Line, panel: usize, cols: usize) -> Line {
-    if cols < (panel + 1) * LANES {
-        line[cols - panel * LANES..].fill(0.0);
+    // Chosen lane by lane: a fill of some lanes would take the line out of its registers.
+    for j in 0..LANES {
+        line[j] = if panel * LANES + j < cols { line[j] } else { 0.0 };
     }
     line
 }
