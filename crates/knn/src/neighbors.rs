@@ -92,7 +92,8 @@ impl Best {
             }
             self.list.pop();
         }
-        let at = self.list.partition_point(|x| x.before(&c));
+        // From the end, because rows are measured in nearly ascending order.
+        let at = self.list.iter().rposition(|x| x.before(&c)).map_or(0, |last| last + 1);
         self.list.insert(at, c);
     }
 }

@@ -61,7 +61,6 @@ const MOST_UNBOUNDED: usize = 4;
 pub(crate) struct Walker<'q> {
     pub(super) parts: &'q Parts,
     pub(crate) job: Job<'q>,
-    k: usize,
     inverse_step: f64,
     stack: Stack,
     current: Option<u32>,
@@ -70,8 +69,8 @@ pub(crate) struct Walker<'q> {
     most_pending: usize,
     /// The best rows measured.
     pub(crate) best: Best,
-    /// The k smallest upper bounds on keys, sorted: measured rows and pending ones.
-    uppers: Vec<f64>,
+    /// Upper bounds on keys of measured rows and pending ones: the k smallest, and some that came since.
+    uppers: Smallest,
     /// No row with a larger key can matter.
     pub(super) bound: f64,
     /// The bound on the grid: for rows, for boxes.
@@ -91,14 +90,13 @@ impl<'q> Walker<'q> {
         Walker {
             parts,
             job: Job { number: 0, query: &[], prepared: Prepared::default(), task: Task::SEARCH },
-            k,
             inverse_step: 1.0 / parts.grid.step,
             stack: Stack::new(),
             current: None,
             pending: Vec::new(),
             most_pending: MOST_PENDING.max(MOST_PENDING_EACH.saturating_mul(k)),
             best: Best::new(k),
-            uppers: Vec::with_capacity(k + 1),
+            uppers: Smallest::new(k),
             bound: f64::INFINITY,
             limit: [i32::MAX; 2],
             pending_limit: i32::MAX,
@@ -317,7 +315,7 @@ impl<'q> Walker<'q> {
     /// Whether the k-th neighbour is known to be as near as was asked.
     #[inline(always)]
     fn near_enough(&self) -> bool {
-        self.uppers.len() == self.k && self.uppers[self.k - 1] <= self.job.task.stop_key
+        self.uppers.kth <= self.job.task.stop_key
     }
 
     /// Keeps a row for measuring, and lets its upper bound tighten the search. `rest` is the row's last lane.
@@ -342,16 +340,16 @@ impl<'q> Walker<'q> {
     /// Takes note that some row has a key of at most `upper`.
     #[inline(always)]
     fn offer_upper<const L1: bool>(&mut self, upper: f64) {
-        if self.uppers.len() == self.k {
-            if upper >= self.uppers[self.k - 1] {
-                return;
-            }
-            self.uppers.pop();
+        if self.uppers.offer(upper) {
+            self.tighten::<L1>();
         }
-        let at = self.uppers.partition_point(|u| *u < upper);
-        self.uppers.insert(at, upper);
-        if self.uppers.len() == self.k && self.uppers[self.k - 1] < self.bound {
-            self.set_bound::<L1>(self.uppers[self.k - 1]);
+    }
+
+    /// Lets the k-th smallest upper bound limit the search.
+    #[inline(always)]
+    fn tighten<const L1: bool>(&mut self) {
+        if self.uppers.kth < self.bound {
+            self.set_bound::<L1>(self.uppers.kth);
         }
     }
 
@@ -384,6 +382,8 @@ impl<'q> Walker<'q> {
     /// Measures the pending rows that still can matter, nearest first.
     #[inline(always)]
     fn measure_pending<const L1: bool>(&mut self) {
+        self.uppers.select();
+        self.tighten::<L1>();
         let mut pending = std::mem::take(&mut self.pending);
         pending.retain(|p| p.0 <= self.pending_limit);
         pending.sort_unstable();
@@ -417,10 +417,72 @@ impl<'q> Walker<'q> {
     /// With nothing pending, the measured keys are the upper bounds.
     #[inline(always)]
     fn settle<const L1: bool>(&mut self) {
-        self.uppers.clear();
-        self.uppers.extend(self.best.list().iter().map(|c| c.key));
+        self.uppers.restart(self.best.list().iter().map(|c| c.key), self.best.worst_key());
         if self.best.worst_key() < self.bound {
             self.set_bound::<L1>(self.best.worst_key());
+        }
+    }
+}
+
+/// The k smallest of many numbers. They are sorted out now and then, not at every number: a sorted list of fifty would cost more
+/// than all else that is done for a row.
+#[derive(Debug)]
+struct Smallest {
+    k: usize,
+    /// Numbers kept before they are sorted out.
+    room: usize,
+    /// All that were below `kth` when they came; the k smallest first, after a selection.
+    values: Vec<f64>,
+    /// The k-th smallest at the last selection; infinite before there are k.
+    kth: f64,
+}
+
+impl Smallest {
+    fn new(k: usize) -> Smallest {
+        // More room means fewer selections, and a bound that lags behind.
+        let room = k.saturating_add(k / 4 + 2);
+        Smallest { k, room, values: Vec::with_capacity(k), kth: f64::INFINITY }
+    }
+
+    #[inline(always)]
+    fn clear(&mut self) {
+        self.values.clear();
+        self.kth = f64::INFINITY;
+    }
+
+    /// Starts over with at most k numbers, whose k-th is `kth`, or infinite.
+    #[inline(always)]
+    fn restart(&mut self, values: impl Iterator<Item = f64>, kth: f64) {
+        self.values.clear();
+        self.values.extend(values);
+        self.kth = kth;
+    }
+
+    /// Takes a number; whether `kth` was found anew.
+    #[inline(always)]
+    fn offer(&mut self, value: f64) -> bool {
+        if value >= self.kth {
+            return false;
+        }
+        if self.k == 1 {
+            self.kth = value;
+            return true;
+        }
+        self.values.push(value);
+        let count = self.values.len();
+        let due = count >= self.room || (count == self.k && self.kth == f64::INFINITY);
+        if due {
+            self.select();
+        }
+        due
+    }
+
+    /// Finds the k-th smallest and forgets those above it.
+    #[inline(always)]
+    fn select(&mut self) {
+        if self.values.len() > self.k || (self.values.len() == self.k && self.kth == f64::INFINITY) {
+            self.kth = *self.values.select_nth_unstable_by(self.k - 1, f64::total_cmp).1;
+            self.values.truncate(self.k);
         }
     }
 }
