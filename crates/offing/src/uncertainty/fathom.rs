@@ -16,12 +16,12 @@ use ndarray::Array1;
 use offing_knn::{NeighborIndex, Neighbors, Tree};
 use serde::{Deserialize, Serialize};
 
-use super::local_fit::{LocalFit, StoredFits};
+use super::local_fit::{FITS, LocalFits, StoredFits, map_fits};
 use super::members::{apply, every_prediction, predict_in_chunks};
 use super::mixture_std::MixtureStdConfig;
 use super::space::{Distance, SearchVector, moments, standardise, tree_config};
 use super::sumo::{Sumo, SumoConfig};
-use super::{BuildContext, EstimatorConfig, Uncertainty, finite, map_rows};
+use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::{Batch, Mat};
 use crate::dynamics::{DynamicsModel, EnsembleConfig, Members, ModelStep};
 use crate::error::{Result, invalid, require};
@@ -175,12 +175,14 @@ impl Fathom {
 
     /// e of each row over its neighbours, all but the row's own number when those are given.
     fn errors(&self, points: &Mat, change: &Mat, near: &Neighbors, own: Option<&[usize]>) -> Array1<f32> {
-        let fit = || LocalFit::new(points.ncols(), change.ncols());
-        map_rows(&self.pool, points.nrows(), fit, |fit, row| {
-            let all = near.ids.row(row);
-            let others = all.iter().map(|&id| id as usize).filter(|&id| own.map(|o| o[row]) != Some(id));
-            fit.compute(&self.points, &self.delta, others.take(NEIGHBORS));
-            fit.error(points.row(row), change.row(row)) as f32
+        map_fits(&self.pool, points.nrows(), (points.ncols(), change.ncols()), |fits, first, count| {
+            let list = |row: usize| -> Vec<usize> {
+                let all = near.ids.row(row).into_iter().map(|&id| id as usize);
+                all.filter(|&id| own.map(|o| o[row]) != Some(id)).take(NEIGHBORS).collect()
+            };
+            let lists: Vec<_> = (first..first + count).map(list).collect();
+            fits.compute(&self.points, &self.delta, &lists);
+            fits.errors(count, |fit| (points.row(first + fit), change.row(first + fit)))
         })
     }
 
@@ -293,10 +295,12 @@ impl Whitening {
         let near = tree(&scaled, pool)?.search(probes.view(), NEIGHBORS)?;
         // Summed in one order, whatever the threads.
         let mut gram = vec![0.0; d * d];
-        let mut fit = LocalFit::new(d, m);
-        for list in near.ids.rows() {
-            fit.compute(&scaled, delta, list.iter().map(|&id| id as usize));
-            fit.add_slopes(&mut gram);
+        let mut fits = LocalFits::new(d, m);
+        let lists: Vec<Vec<usize>> =
+            near.ids.rows().into_iter().map(|list| list.iter().map(|&id| id as usize).collect()).collect();
+        for lists in lists.chunks(FITS) {
+            fits.compute(&scaled, delta, lists);
+            (0..lists.len()).for_each(|fit| fits.add_slopes(fit, &mut gram));
         }
         gram.iter_mut().for_each(|g| *g /= chosen.len() as f64);
         require!(

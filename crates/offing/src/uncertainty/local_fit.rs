@@ -1,30 +1,32 @@
-//! A ridge-linear fit of changes on points over a handful of neighbours, and the error it predicts.
+//! Ridge-linear fits of changes on points over a handful of neighbours, and the errors they predict.
 
 use ndarray::{Array1, ArrayView1};
 use offing_knn::{NeighborIndex, Neighbors, Tree};
 
-use super::map_rows;
 use crate::batch::Mat;
 use crate::error::Result;
 use crate::nn::{Kernel, Simd, ThreadPool, dispatch};
 
 /// Ridge, as a share of the mean of XᵀX's diagonal.
 const RIDGE: f64 = 0.1;
-/// Rows a thread takes at once.
-const CHUNK: usize = 64;
 
-/// Numbers are kept in lanes of eight, the last one filled up with zeros, so that every inner loop has a fixed length and
-/// becomes vector instructions. Rust neither fuses nor reorders sums, so all vector widths give the same bits.
-const WIDTH: usize = 8;
-type Lane = [f64; WIDTH];
+/// Fits made together: number i of a lane belongs to fit i, so that a fit's own sums, roots and quotients stay scalar code in
+/// the source and become vector instructions. Rust neither fuses nor reorders them: all vector widths give the same bits.
+pub(super) const FITS: usize = 8;
+type Lane = [f64; FITS];
 
-/// Working memory and result of one fit of `m` changes on `d` coordinates.
+/// Columns of X and of Y that are multiplied with each other at a time: 16 sums stay in registers.
+const TILE: usize = 4;
+/// Rows multiplied before the next tile: all columns of so many fit the first-level cache.
+const ROWS: usize = 10;
+
+/// Working memory and results of fits of `m` changes on `d` coordinates.
 #[derive(Debug)]
-pub(super) struct LocalFit {
+pub(super) struct LocalFits {
     d: usize,
     m: usize,
     simd: Simd,
-    /// Rows fitted.
+    /// Rows in each fit.
     rows: usize,
     /// x̄ and Δ̄.
     center: Vec<Lane>,
@@ -36,14 +38,15 @@ pub(super) struct LocalFit {
     slopes: Vec<Lane>,
     /// Mean squared residuals.
     noise: Vec<Lane>,
+    /// Rows to fit, or to predict.
     x: Vec<Lane>,
     y: Vec<Lane>,
 }
 
-impl LocalFit {
+impl LocalFits {
     pub(super) fn new(d: usize, m: usize) -> Self {
-        let (wide, high) = (d.div_ceil(WIDTH), m.div_ceil(WIDTH));
-        let zeros = |lanes: usize| vec![[0.0; WIDTH]; lanes];
+        let (wide, high) = (d.next_multiple_of(TILE), m.next_multiple_of(TILE));
+        let zeros = |lanes: usize| vec![[0.0; FITS]; lanes];
         Self {
             d,
             m,
@@ -51,211 +54,295 @@ impl LocalFit {
             rows: 0,
             center: zeros(wide),
             mean: zeros(high),
-            factor: zeros(wide * WIDTH * wide),
-            right: zeros(wide * WIDTH * high),
-            slopes: zeros(wide * WIDTH * high),
+            factor: zeros(wide * wide),
+            right: zeros(wide * high),
+            slopes: zeros(wide * high),
             noise: zeros(high),
             x: Vec::new(),
             y: Vec::new(),
         }
     }
 
-    /// Fits the given rows.
-    pub(super) fn compute(&mut self, points: &Mat, delta: &Mat, rows: impl Iterator<Item = usize>) {
-        self.x.clear();
-        self.y.clear();
-        self.rows = 0;
-        for row in rows {
-            push(&mut self.x, points.row(row), self.center.len());
-            push(&mut self.y, delta.row(row), self.mean.len());
-            self.rows += 1;
+    /// Fits the given rows, one list for each fit and of one length. Fits without a list repeat the last.
+    pub(super) fn compute(&mut self, points: &Mat, delta: &Mat, lists: &[Vec<usize>]) {
+        let last = lists.len() - 1;
+        self.rows = lists[last].len();
+        assert!(lists.len() <= FITS && lists.iter().all(|list| list.len() == self.rows));
+        self.x.resize(self.rows * self.center.len(), [0.0; FITS]);
+        self.y.resize(self.rows * self.mean.len(), [0.0; FITS]);
+        for fit in 0..FITS {
+            for (i, &row) in lists[fit.min(last)].iter().enumerate() {
+                put(&mut self.x[i * self.center.len()..], fit, points.row(row));
+                put(&mut self.y[i * self.mean.len()..], fit, delta.row(row));
+            }
         }
         solve(self.simd, self);
     }
 
-    /// Adds B·Bᵀ to the d×d matrix.
-    pub(super) fn add_slopes(&self, gram: &mut [f64]) {
-        let wide = self.mean.len() * WIDTH;
+    /// Adds B·Bᵀ of a fit to the d×d matrix.
+    pub(super) fn add_slopes(&self, fit: usize, gram: &mut [f64]) {
+        let high = self.mean.len();
         for j in 0..self.m {
-            let b = self.slopes.as_flattened().iter().skip(j).step_by(wide).take(self.d);
-            for (row, &bi) in gram.chunks_exact_mut(self.d).zip(b.clone()) {
+            let b = self.slopes.iter().skip(j).step_by(high).take(self.d).map(|lane| lane[fit]);
+            for (row, bi) in gram.chunks_exact_mut(self.d).zip(b.clone()) {
                 row.iter_mut().zip(b.clone()).for_each(|(g, bj)| *g += bi * bj);
             }
         }
     }
 
-    /// e: the distance of `change` from the prediction at `x`, with the fit's own doubt.
-    pub(super) fn error(&mut self, x: ArrayView1<f32>, change: ArrayView1<f32>) -> f64 {
-        let (wide, high) = (self.center.len(), self.mean.len());
+    /// e of each fit: the distance of its change from the prediction at its x, with the fit's own doubt. `row` gives x and
+    /// the change of a fit, and is asked for the first `count`; the other numbers mean nothing.
+    pub(super) fn errors<'r>(
+        &mut self,
+        count: usize,
+        row: impl Fn(usize) -> (ArrayView1<'r, f32>, ArrayView1<'r, f32>),
+    ) -> Lane {
         // The working memory of the fit is free now.
-        self.x.clear();
-        self.y.clear();
-        push(&mut self.x, x, wide);
-        push(&mut self.y, change, high);
-        let (away, off) = (&mut self.x[..], &mut self.y[..]);
-        subtract(away, 1.0, &self.center);
-        subtract(off, 1.0, &self.mean);
-        for (&a, b) in away.as_flattened().iter().zip(self.slopes.chunks_exact(high)).take(self.d) {
-            subtract(off, a, b);
+        self.x.resize(self.center.len().max(self.x.len()), [0.0; FITS]);
+        self.y.resize(self.mean.len().max(self.y.len()), [0.0; FITS]);
+        for fit in 0..count {
+            let (x, change) = row(fit);
+            put(&mut self.x, fit, x);
+            put(&mut self.y, fit, change);
         }
-        let mut leverage = 0.0;
-        for (k, row) in self.factor.chunks_exact(wide).enumerate().take(self.d) {
-            let w = away[k / WIDTH][k % WIDTH] / row[k / WIDTH][k % WIDTH];
-            leverage += w * w;
-            subtract(&mut away[k / WIDTH..], w, &row[k / WIDTH..]);
-        }
-        let term = |(off, noise): (&f64, &f64)| off * off + noise * (1.0 + leverage);
-        let terms = off.as_flattened().iter().zip(self.noise.as_flattened());
-        terms.take(self.m).map(term).sum::<f64>().sqrt()
+        let mut errors = [0.0; FITS];
+        predict(self.simd, self, &mut errors);
+        errors
     }
 
-    /// Calls `each` with every number of the fit that an error depends on: x̄, Δ̄, σ², B, and the triangle of the factor.
-    fn each_number(&mut self, mut each: impl FnMut(&mut f64)) {
-        let (d, m) = (self.d, self.m);
-        self.center.as_flattened_mut()[..d].iter_mut().for_each(&mut each);
-        self.mean.as_flattened_mut()[..m].iter_mut().for_each(&mut each);
-        self.noise.as_flattened_mut()[..m].iter_mut().for_each(&mut each);
-        let (wide, high) = (self.center.len() * WIDTH, self.mean.len() * WIDTH);
-        for row in self.slopes.as_flattened_mut().chunks_exact_mut(high).take(d) {
-            row[..m].iter_mut().for_each(&mut each);
-        }
-        for (i, row) in self.factor.as_flattened_mut().chunks_exact_mut(wide).enumerate().take(d) {
-            row[i..d].iter_mut().for_each(&mut each);
-        }
+    /// Calls `each` with every number of a fit that an error depends on: x̄, Δ̄, σ², B, and the triangle of the factor.
+    fn each_number(&mut self, fit: usize, mut each: impl FnMut(&mut f64)) {
+        let (d, m, wide, high) = (self.d, self.m, self.center.len(), self.mean.len());
+        let mut all = |lanes: &mut [Lane]| lanes.iter_mut().for_each(|lane| each(&mut lane[fit]));
+        all(&mut self.center[..d]);
+        all(&mut self.mean[..m]);
+        all(&mut self.noise[..m]);
+        self.slopes.chunks_exact_mut(high).take(d).for_each(|row| all(&mut row[..m]));
+        self.factor.chunks_exact_mut(wide).enumerate().take(d).for_each(|(i, row)| all(&mut row[i..d]));
     }
 
-    /// The fit as one run of f32.
-    fn pack(&mut self, out: &mut [f32]) {
+    /// A fit as one run of f32.
+    fn pack(&mut self, fit: usize, out: &mut [f32]) {
         let mut out = out.iter_mut();
-        self.each_number(|number| out.next().into_iter().for_each(|to| *to = *number as f32));
+        self.each_number(fit, |number| out.next().into_iter().for_each(|to| *to = *number as f32));
     }
 
-    fn unpack(&mut self, from: &[f32]) {
+    fn unpack(&mut self, fit: usize, from: &[f32]) {
         let mut from = from.iter();
-        self.each_number(|number| from.next().into_iter().for_each(|&v| *number = f64::from(v)));
+        self.each_number(fit, |number| from.next().into_iter().for_each(|&v| *number = f64::from(v)));
     }
 }
 
-/// Appends a row in so many lanes.
-#[inline(always)]
-fn push(to: &mut Vec<Lane>, row: ArrayView1<f32>, lanes: usize) {
-    let start = to.len();
-    to.resize(start + lanes, [0.0; WIDTH]);
-    to[start..].as_flattened_mut().iter_mut().zip(row).for_each(|(to, &v)| *to = f64::from(v));
+/// Writes a row's numbers into one fit's places.
+fn put(lanes: &mut [Lane], fit: usize, row: ArrayView1<f32>) {
+    lanes.iter_mut().zip(row).for_each(|(lane, &v)| lane[fit] = f64::from(v));
 }
 
 dispatch!(
     /// Fits the rows gathered in `x` and `y`.
     solve,
     solve_wide,
-    (fit: &mut LocalFit)
+    (fits: &mut LocalFits)
 );
 
 #[inline(always)]
-fn solve_wide<K: Kernel>(fit: &mut LocalFit) {
-    let (d, n, wide, high) = (fit.d, fit.rows as f64, fit.center.len(), fit.mean.len());
-    center(&mut fit.x, &mut fit.center, n);
-    center(&mut fit.y, &mut fit.mean, n);
+fn solve_wide<K: Kernel>(fits: &mut LocalFits) {
+    let LocalFits { d, rows, center, mean, factor, right, slopes, noise, x, y, .. } = fits;
+    let (d, n, wide, high) = (*d, *rows as f64, center.len(), mean.len());
+    centre(x, center, n);
+    centre(y, mean, n);
     // Normal equations: A into `factor`, XᵀY into `right`, YᵀY into `noise`.
-    for i in (0..wide * WIDTH).step_by(TILE) {
-        for j in i / WIDTH..wide {
-            let tile = products((&fit.x, wide, i), (&fit.x, wide, j));
-            (0..TILE).for_each(|r| fit.factor[(i + r) * wide + j] = tile[r]);
+    factor.fill([0.0; FITS]);
+    right.fill([0.0; FITS]);
+    noise.fill([0.0; FITS]);
+    for (x, y) in x.chunks(ROWS * wide).zip(y.chunks(ROWS * high)) {
+        for i in (0..wide).step_by(TILE) {
+            for j in (i..wide).step_by(TILE) {
+                add_products((x, wide, i), (x, wide, j), &mut factor[i * wide + j..], wide);
+            }
+            for j in (0..high).step_by(TILE) {
+                add_products((x, wide, i), (y, high, j), &mut right[i * high + j..], high);
+            }
         }
-        for j in 0..high {
-            let tile = products((&fit.x, wide, i), (&fit.y, high, j));
-            (0..TILE).for_each(|r| fit.right[(i + r) * high + j] = tile[r]);
+        for y in y.chunks_exact(high) {
+            for (noise, y) in noise.iter_mut().zip(y) {
+                add_product(noise, y, y);
+            }
         }
     }
-    fit.noise.fill([0.0; WIDTH]);
-    for y in fit.y.chunks_exact(high) {
-        for (noise, y) in fit.noise.iter_mut().zip(y) {
-            (0..WIDTH).for_each(|c| noise[c] += y[c] * y[c]);
-        }
+    let mut ridge = [0.0; FITS];
+    for k in 0..d {
+        add(&mut ridge, &factor[k * wide + k]);
     }
-    let diagonal = |i: usize| (i * wide + i / WIDTH, i % WIDTH);
-    let trace: f64 = (0..d).map(diagonal).map(|(lane, c)| fit.factor[lane][c]).sum();
     // Copies of one row have no spread at all: any positive ridge gives slopes of 0.
-    let ridge = if trace > 0.0 { RIDGE * trace / d as f64 } else { 1.0 };
-    (0..d).map(diagonal).for_each(|(lane, c)| fit.factor[lane][c] += ridge);
-    fit.slopes.copy_from_slice(&fit.right);
+    for ridge in &mut ridge {
+        *ridge = if *ridge > 0.0 { RIDGE * *ridge / d as f64 } else { 1.0 };
+    }
+    for k in 0..d {
+        add(&mut factor[k * wide + k], &ridge);
+    }
+    slopes.copy_from_slice(right);
     // A = UᵀU, and UᵀZ = XᵀY on the way.
     for k in 0..d {
-        let (above, below) = fit.factor.split_at_mut((k + 1) * wide);
+        let (above, below) = factor.split_at_mut((k + 1) * wide);
         let row = &mut above[k * wide..];
-        let pivot = row[k / WIDTH][k % WIDTH];
-        debug_assert!(pivot > 0.0, "a ridge of a tenth of the mean diagonal is positive definite");
-        scale(&mut row[k / WIDTH..], 1.0 / pivot.sqrt());
-        let (done, left) = fit.slopes.split_at_mut((k + 1) * high);
+        let mut scale = [0.0; FITS];
+        for c in 0..FITS {
+            scale[c] = 1.0 / row[k][c].sqrt();
+        }
+        multiply(&mut row[k..d], &scale);
+        let (done, left) = slopes.split_at_mut((k + 1) * high);
         let z = &mut done[k * high..];
-        scale(z, 1.0 / pivot.sqrt());
+        multiply(z, &scale);
         for (i, (to, left)) in (k + 1..d).zip(below.chunks_exact_mut(wide).zip(left.chunks_exact_mut(high))) {
-            let u = row[i / WIDTH][i % WIDTH];
-            subtract(&mut to[i / WIDTH..], u, &row[i / WIDTH..]);
-            subtract(left, u, z);
+            subtract(&mut to[i..d], &row[i], &row[i..d]);
+            subtract(left, &row[i], z);
         }
     }
     // U·B = Z.
     for k in (0..d).rev() {
-        let (z, below) = fit.slopes.split_at_mut((k + 1) * high);
+        let (z, below) = slopes.split_at_mut((k + 1) * high);
         let z = &mut z[k * high..];
-        let row = &fit.factor[k * wide..][..wide];
+        let row = &factor[k * wide..][..wide];
         for (i, b) in (k + 1..d).zip(below.chunks_exact(high)) {
-            subtract(z, row[i / WIDTH][i % WIDTH], b);
+            subtract(z, &row[i], b);
         }
-        scale(z, 1.0 / row[k / WIDTH][k % WIDTH]);
+        let mut scale = [0.0; FITS];
+        for c in 0..FITS {
+            scale[c] = 1.0 / row[k][c];
+        }
+        multiply(z, &scale);
     }
     // ‖y − Xb‖² = yᵀy − bᵀXᵀy − ridge·bᵀb, because (XᵀX + ridge)b = Xᵀy.
-    for (b, right) in fit.slopes.chunks_exact(high).zip(fit.right.chunks_exact(high)).take(d) {
-        for ((noise, b), right) in fit.noise.iter_mut().zip(b).zip(right) {
-            (0..WIDTH).for_each(|c| noise[c] -= b[c] * right[c] + ridge * b[c] * b[c]);
+    for (b, right) in slopes.chunks_exact(high).zip(right.chunks_exact(high)).take(d) {
+        for ((noise, b), right) in noise.iter_mut().zip(b).zip(right) {
+            for c in 0..FITS {
+                noise[c] -= b[c] * right[c] + ridge[c] * b[c] * b[c];
+            }
         }
     }
-    fit.noise.as_flattened_mut().iter_mut().for_each(|v| *v = (*v / n).max(0.0));
+    for lane in noise {
+        for c in 0..FITS {
+            lane[c] = (lane[c] / n).max(0.0);
+        }
+    }
 }
 
-/// Columns of X that are multiplied with a lane at a time.
-const TILE: usize = 4;
+dispatch!(
+    /// The error of the first row in `x` and `y`, for each fit.
+    predict,
+    predict_wide,
+    (fits: &mut LocalFits, errors: &mut Lane)
+);
 
-/// Columns i to i + 3 of the first matrix times lane j of the second, summed over rows in their order; each matrix comes with
-/// its lanes a row.
 #[inline(always)]
-fn products((x, wide, i): (&[Lane], usize, usize), (y, high, j): (&[Lane], usize, usize)) -> [Lane; TILE] {
-    let mut sums = [[0.0; WIDTH]; TILE];
-    for (x, y) in x.chunks_exact(wide).zip(y.chunks_exact(high)) {
-        let (x, y) = (&x[i / WIDTH][i % WIDTH..][..TILE], &y[j]);
-        for (sums, x) in sums.iter_mut().zip(x) {
-            (0..WIDTH).for_each(|c| sums[c] += x * y[c]);
+fn predict_wide<K: Kernel>(fits: &mut LocalFits, errors: &mut Lane) {
+    let LocalFits { d, m, center, mean, factor, slopes, noise, x, y, .. } = fits;
+    let (d, m, wide, high) = (*d, *m, center.len(), mean.len());
+    let (away, off) = (&mut x[..wide], &mut y[..high]);
+    subtract(away, &[1.0; FITS], center);
+    subtract(off, &[1.0; FITS], mean);
+    for (away, b) in away.iter().zip(slopes.chunks_exact(high)).take(d) {
+        subtract(off, away, b);
+    }
+    let mut leverage = [0.0; FITS];
+    for (k, row) in factor.chunks_exact(wide).enumerate().take(d) {
+        let mut w = [0.0; FITS];
+        for c in 0..FITS {
+            w[c] = away[k][c] / row[k][c];
+        }
+        add_product(&mut leverage, &w, &w);
+        subtract(&mut away[k..d], &w, &row[k..d]);
+    }
+    let mut sums = [0.0; FITS];
+    for (off, noise) in off.iter().zip(noise).take(m) {
+        for c in 0..FITS {
+            sums[c] += off[c] * off[c] + noise[c] * (1.0 + leverage[c]);
         }
     }
-    sums
+    for c in 0..FITS {
+        errors[c] = sums[c].sqrt();
+    }
+}
+
+/// Adds columns i to i + 3 of the first matrix times columns j to j + 3 of the second, summed over rows in their order; each
+/// matrix comes with its lanes a row. `out` begins at the first product and has `stride` lanes a row.
+#[inline(always)]
+fn add_products(
+    (x, wide, i): (&[Lane], usize, usize),
+    (y, high, j): (&[Lane], usize, usize),
+    out: &mut [Lane],
+    stride: usize,
+) {
+    let mut sums: [Lane; TILE * TILE] = std::array::from_fn(|t| out[t / TILE * stride + t % TILE]);
+    for (x, y) in x.chunks_exact(wide).zip(y.chunks_exact(high)) {
+        // By value: lanes behind references would stay in memory.
+        let x: [Lane; TILE] = *x[i..].first_chunk().expect("columns are padded to whole tiles");
+        let y: [Lane; TILE] = *y[j..].first_chunk().expect("columns are padded to whole tiles");
+        for t in 0..TILE * TILE {
+            for c in 0..FITS {
+                sums[t][c] += x[t / TILE][c] * y[t % TILE][c];
+            }
+        }
+    }
+    for (t, sum) in sums.iter().enumerate() {
+        out[t / TILE * stride + t % TILE] = *sum;
+    }
+}
+
+/// to += a·b
+#[inline(always)]
+fn add_product(to: &mut Lane, a: &Lane, b: &Lane) {
+    for c in 0..FITS {
+        to[c] += a[c] * b[c];
+    }
+}
+
+/// to += a
+#[inline(always)]
+fn add(to: &mut Lane, a: &Lane) {
+    for c in 0..FITS {
+        to[c] += a[c];
+    }
 }
 
 /// to −= factor·from
 #[inline(always)]
-fn subtract(to: &mut [Lane], factor: f64, from: &[Lane]) {
+fn subtract(to: &mut [Lane], factor: &Lane, from: &[Lane]) {
     for (to, from) in to.iter_mut().zip(from) {
-        (0..WIDTH).for_each(|c| to[c] -= factor * from[c]);
+        for c in 0..FITS {
+            to[c] -= factor[c] * from[c];
+        }
     }
 }
 
 #[inline(always)]
-fn scale(lanes: &mut [Lane], factor: f64) {
-    lanes.as_flattened_mut().iter_mut().for_each(|v| *v *= factor);
+fn multiply(lanes: &mut [Lane], factor: &Lane) {
+    for lane in lanes {
+        for c in 0..FITS {
+            lane[c] *= factor[c];
+        }
+    }
 }
 
 /// Subtracts the mean of each column; leaves it in `mean`.
 #[inline(always)]
-fn center(rows: &mut [Lane], mean: &mut [Lane], n: f64) {
-    mean.fill([0.0; WIDTH]);
+fn centre(rows: &mut [Lane], mean: &mut [Lane], n: f64) {
+    mean.fill([0.0; FITS]);
     let wide = mean.len();
     for row in rows.chunks_exact(wide) {
         for (mean, x) in mean.iter_mut().zip(row) {
-            (0..WIDTH).for_each(|c| mean[c] += x[c]);
+            add(mean, x);
         }
     }
-    mean.as_flattened_mut().iter_mut().for_each(|m| *m /= n);
-    rows.chunks_exact_mut(wide).for_each(|row| subtract(row, 1.0, mean));
+    for mean in mean.iter_mut() {
+        for c in 0..FITS {
+            mean[c] /= n;
+        }
+    }
+    for row in rows.chunks_exact_mut(wide) {
+        subtract(row, &[1.0; FITS], mean);
+    }
 }
 
 /// Fits made once, each at a row of the data; a query uses the nearest one's.
@@ -280,14 +367,13 @@ impl StoredFits {
     ) -> Result<Self> {
         let each = d + 2 * m + d * m + d * (d + 1) / 2;
         let mut packed = vec![0.0; each * index.len()];
-        let mut chunks: Vec<_> = packed.chunks_mut(each * CHUNK).collect();
+        let mut chunks: Vec<_> = packed.chunks_mut(each * FITS).collect();
         pool.for_each_mut(&mut chunks, |chunk, out| {
-            let mut fit = LocalFit::new(d, m);
-            for (i, out) in out.chunks_exact_mut(each).enumerate() {
-                let ids = near.ids.row(chunk * CHUNK + i);
-                fit.compute(data.0, data.1, ids.iter().map(|&id| id as usize));
-                fit.pack(out);
-            }
+            let count = out.len() / each;
+            let mut fits = LocalFits::new(d, m);
+            let list = |i: usize| near.ids.row(chunk * FITS + i).iter().map(|&id| id as usize).collect();
+            fits.compute(data.0, data.1, &(0..count).map(list).collect::<Vec<_>>());
+            out.chunks_exact_mut(each).enumerate().for_each(|(fit, out)| fits.pack(fit, out));
         });
         Ok(Self { index, d, m, packed, each })
     }
@@ -295,16 +381,35 @@ impl StoredFits {
     /// e of each row by the nearest stored fit.
     pub(super) fn errors(&self, points: &Mat, change: &Mat, pool: &ThreadPool) -> Result<Array1<f32>> {
         let near = self.index.search(points.view(), 1)?;
-        Ok(map_rows(
-            pool,
-            points.nrows(),
-            || LocalFit::new(self.d, self.m),
-            |fit, row| {
-                fit.unpack(&self.packed[near.ids[[row, 0]] as usize * self.each..][..self.each]);
-                fit.error(points.row(row), change.row(row)) as f32
-            },
-        ))
+        Ok(map_fits(pool, points.nrows(), (self.d, self.m), |fits, first, count| {
+            for fit in 0..count {
+                let nearest = near.ids[[first + fit, 0]] as usize;
+                fits.unpack(fit, &self.packed[nearest * self.each..][..self.each]);
+            }
+            fits.errors(count, |fit| (points.row(first + fit), change.row(first + fit)))
+        }))
     }
+}
+
+/// A number for each row, over threads: `each` gets the first row and the count of up to [`FITS`] rows.
+pub(super) fn map_fits(
+    pool: &ThreadPool,
+    rows: usize,
+    (d, m): (usize, usize),
+    each: impl Fn(&mut LocalFits, usize, usize) -> Lane + Sync,
+) -> Array1<f32> {
+    /// Rows a thread takes at once.
+    const CHUNK: usize = 8 * FITS;
+    let mut out = vec![0.0f32; rows];
+    let mut chunks: Vec<_> = out.chunks_mut(CHUNK).collect();
+    pool.for_each_mut(&mut chunks, |chunk, out| {
+        let mut fits = LocalFits::new(d, m);
+        for (i, out) in out.chunks_mut(FITS).enumerate() {
+            let errors = each(&mut fits, chunk * CHUNK + i * FITS, out.len());
+            out.iter_mut().zip(errors).for_each(|(out, e)| *out = e as f32);
+        }
+    });
+    out.into()
 }
 
 #[cfg(test)]
@@ -368,9 +473,14 @@ mod tests {
             let errors: Vec<f64> = Simd::all()
                 .into_iter()
                 .map(|simd| {
-                    let mut fit = LocalFit { simd, ..LocalFit::new(d, m) };
-                    fit.compute(&points, &delta, 0..ROWS);
-                    fit.error(points.row(ROWS), delta.row(ROWS))
+                    let mut fits = LocalFits { simd, ..LocalFits::new(d, m) };
+                    // The other lists hold the same rows backwards.
+                    let backwards = || (0..ROWS).rev().collect();
+                    let lists = [backwards(), (0..ROWS).collect::<Vec<_>>(), backwards()];
+                    fits.compute(&points, &delta, &lists);
+                    let errors = fits.errors(3, |_| (points.row(ROWS), delta.row(ROWS)));
+                    assert!((errors[0] / errors[1] - 1.0).abs() < 1e-9 && errors[0] == errors[2]);
+                    errors[1]
                 })
                 .collect();
             assert!(errors.iter().all(|e| e.to_bits() == errors[0].to_bits()), "{errors:?}");

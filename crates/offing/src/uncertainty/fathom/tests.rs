@@ -50,8 +50,8 @@ fn the_fit_is_the_formula() {
     // One coordinate, one change: everything by hand.
     let points = ndarray::array![[0.0f32], [1.0], [2.0], [5.0]];
     let delta = ndarray::array![[1.0f32], [2.0], [4.0], [7.0]];
-    let mut fit = LocalFit::new(1, 1);
-    fit.compute(&points, &delta, [0, 1, 2, 3].into_iter());
+    let mut fits = LocalFits::new(1, 1);
+    fits.compute(&points, &delta, &[vec![0, 1, 2, 3]]);
     let (xm, ym) = (2.0, 3.5);
     let x: Vec<f64> = [0.0, 1.0, 2.0, 5.0].iter().map(|v| v - xm).collect();
     let y: Vec<f64> = [1.0, 2.0, 4.0, 7.0].iter().map(|v| v - ym).collect();
@@ -63,7 +63,8 @@ fn the_fit_is_the_formula() {
     let (at, change) = (3.0, 9.0);
     let h = (at - xm) * (at - xm) / a;
     let want = ((change - ym - (at - xm) * b).powi(2) + noise * (1.0 + h)).sqrt();
-    let got = fit.error(ndarray::array![3.0f32].view(), ndarray::array![9.0f32].view());
+    let (x, y) = (ndarray::array![3.0f32], ndarray::array![9.0f32]);
+    let got = fits.errors(1, |_| (x.view(), y.view()))[0];
     assert!((got - want).abs() < 1e-12, "{got} {want}");
 }
 
@@ -75,9 +76,9 @@ fn the_baseline_is_the_largest_leave_one_out_score() {
     for row in 0..300 {
         let near = it.index.search(it.points.select(ndarray::Axis(0), &[row]).view(), 51).unwrap();
         let ids: Vec<usize> = near.ids.iter().map(|&i| i as usize).filter(|&i| i != row).collect();
-        let mut fit = LocalFit::new(5, 3);
-        fit.compute(&it.points, &it.delta, ids.into_iter());
-        let e = fit.error(it.points.row(row), it.delta.row(row));
+        let mut fits = LocalFits::new(5, 3);
+        fits.compute(&it.points, &it.delta, &[ids]);
+        let e = fits.errors(1, |_| (it.points.row(row), it.delta.row(row)))[0];
         let rest: Vec<usize> = (0..300).filter(|&r| r != row).collect();
         let sumo = Sumo::new(&SumoConfig::default(), &data.select(&rest), 1).unwrap();
         let u = sumo.score_rows(&data.select(&[row])).unwrap()[0];
