@@ -135,7 +135,7 @@ impl Algorithm for ComboConfig {
                 let mut metrics = learner.metrics(&losses);
                 metrics.put("conservative_gap", json!(gap));
                 metrics.put("conservative_weight", json!(weight.value()));
-                train.session.follow(rollout.model, &learner.agent.actor, step.index, &mut metrics)?;
+                train.session.follow(rollout.model, &learner.agent.actor, &mut metrics)?;
                 train.evaluate(&learner.agent.actor, metrics)?;
             }
             train.show_policy(|| Ok(learner.agent.actor.clone()))?;

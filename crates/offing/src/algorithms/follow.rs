@@ -25,22 +25,39 @@ impl Session<'_> {
         &mut self,
         model: &dyn DynamicsModel,
         policy: &Actor,
-        step: u64,
         metrics: &mut Metrics,
     ) -> Result<()> {
-        let mut rng = self.rng("follow", step);
+        let found = self.follow_in(model, policy)?;
+        metrics.put("model_length", json!(found.length));
+        metrics.put("model_ended", json!(found.ended));
+        metrics.put("model_return", json!(found.total));
+        metrics.estimated_return = Some(found.total);
+        Ok(())
+    }
+
+    /// What becomes of the policy in a model.
+    pub(super) fn follow_in(&mut self, model: &dyn DynamicsModel, policy: &Actor) -> Result<Followed> {
+        // All policies of a run start at the same states with the same draws: what tells them apart is what they do.
+        let mut rng = self.rng("follow", 0);
         let start = self.sample_starts_with_first(FOLLOWED, 1.0, &mut rng);
         let mut rollout = ModelRollout { one_member: true, ..ModelRollout::without_rule(model, self.pool) };
         let (longest, policy) = (longest_episode(self.data), MeanActions { policy, noise: &[] });
         let followed = self.timer.time("follow", || rollout.run(&policy, start, longest, &mut rng))?;
         let per_start = |sum: f64| sum / FOLLOWED as f64;
-        metrics.put("model_length", json!(per_start(followed.stats.imagined as f64)));
-        metrics.put("model_ended", json!(per_start(followed.stats.terminated as f64)));
-        let model_return = per_start(followed.rows.rew.iter().map(|&r| f64::from(r)).sum());
-        metrics.put("model_return", json!(model_return));
-        metrics.estimated_return = Some(model_return);
-        Ok(())
+        Ok(Followed {
+            length: per_start(followed.stats.imagined as f64),
+            ended: per_start(followed.stats.terminated as f64),
+            total: per_start(followed.rows.rew.iter().map(|&r| f64::from(r)).sum()),
+        })
     }
+}
+
+/// What became of a policy in a model; means over trajectories.
+pub(super) struct Followed {
+    pub(super) length: f64,
+    pub(super) ended: f64,
+    /// The sum of its rewards.
+    pub(super) total: f64,
 }
 
 /// How long a policy is followed: as long as the log's longest episode, within reason.

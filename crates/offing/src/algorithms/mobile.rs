@@ -62,7 +62,7 @@ impl Algorithm for MobileConfig {
                     json!(u.iter().map(|&u| f64::from(u)).sum::<f64>() / u.len().max(1) as f64),
                 );
                 metrics.put("u_max", json!(u.iter().fold(0.0f32, |a, b| a.max(*b))));
-                train.session.follow(rollout.model, &learner.agent.actor, step.index, &mut metrics)?;
+                train.session.follow(rollout.model, &learner.agent.actor, &mut metrics)?;
                 train.evaluate(&learner.agent.actor, metrics)?;
             }
             train.show_policy(|| Ok(learner.agent.actor.clone()))?;

@@ -106,7 +106,7 @@ impl ModelBasedSacConfig {
                 if self.pessimism.needs_scores() {
                     metrics.put("reward_range", json!(rollout.rule.reward_range()));
                 }
-                train.session.follow(rollout.model, &learner.agent.actor, step.index, &mut metrics)?;
+                train.session.follow(rollout.model, &learner.agent.actor, &mut metrics)?;
                 train.evaluate(&learner.agent.actor, metrics)?;
             }
             train.show_policy(|| Ok(learner.agent.actor.clone()))?;

@@ -29,8 +29,23 @@ pub struct LandfallConfig {
     /// Actor and critics. The policy acts without noise and there is no entropy term: `alpha`, `log_std`, `order` and
     /// `target_floor` play no part.
     pub sac: SacConfig,
+    /// Which policy the training ends with.
+    pub final_policy: FinalPolicy,
     /// Let actor and critics see observations with mean 0 and deviation 1. The saved policy takes raw ones.
     pub standardise: bool,
+}
+
+/// Which policy a training ends with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FinalPolicy {
+    /// That of the last step.
+    #[default]
+    Last,
+    /// Of all policies that were evaluated on the way, the one with the highest `model_return`. With more
+    /// `model.ensemble.members` than `elites` that is measured in the members that are left over: the policy has not learnt
+    /// from them, and cannot have learnt what is wrong with them.
+    Picked,
 }
 
 /// The warm start.
@@ -109,6 +124,7 @@ impl Default for LandfallConfig {
             uncertainty: UncertaintyConfig::Sumo(Default::default()),
             pessimism: Pessimism::PenalizeExcess { lambda: 1.0, quantile: 0.5 },
             sac: SacConfig::default(),
+            final_policy: FinalPolicy::Last,
             standardise: true,
         }
     }

@@ -9,6 +9,7 @@
 //!    gradient of its score (Eq. 4) points back to the nearest logged transition. A step beyond the dataset's largest score
 //!    (Eq. 7 with α = 1) is not believed at all: the trajectory's value is that before it.
 //! 4. *Anchor.* The actor's loss keeps a share of the weighted cloning loss on logged rows (TD3+BC, Fujimoto & Gu 2021).
+//! 5. *Check.* Policies are followed through members of the model that none has learnt from. The best there is the final one.
 
 mod config;
 mod guard;
@@ -16,7 +17,7 @@ mod learn;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Anchor, LandfallConfig, UnrollConfig, WarmStart};
+pub use config::{Anchor, FinalPolicy, LandfallConfig, UnrollConfig, WarmStart};
 
 use ndarray::{Array1, s};
 use serde_json::json;
@@ -115,7 +116,9 @@ impl Algorithm for LandfallConfig {
         let UnrollConfig { starts, length, .. } = self.unroll;
         let mut unroll = Unroll::new(&agent.actor, &model, (starts, length), self.train.batch, session.pool);
         let own = Mat::zeros((0, obs_dim));
-        let mut state = State { agent, weights: Vec::new(), noise: Vec::new(), own, found: Found::default() };
+        let (weights, noise) = (Vec::new(), Vec::new());
+        let mut state = State { agent, weights, noise, own, found: Found::default(), picked: None };
+        let check = self.check_of(&model);
         let mut train = TrainLoop::start(session, &self.train, 1, &mut state)?;
         let mut cloner = Cloner::new(Objective::Mse, warm_start.lr).after(train.status.step);
         let mut batch = Batch::empty(obs_dim, act_dim);
@@ -203,14 +206,25 @@ impl Algorithm for LandfallConfig {
             let policy =
                 || standardiser.fold(&if warm { state.agent.actor.clone() } else { state.agent.policy() });
             if train.finish_step(losses) {
-                let policy = policy();
-                let metrics =
-                    self.metrics(train.session, &model, &policy, &state.found, &returns, step.index)?;
-                train.evaluate(&policy, metrics)?;
+                let (session, models) = (&mut *train.session, (&model, check.as_ref()));
+                let mut evaluated = policy();
+                let mut metrics = self.metrics(session, models, &evaluated, &state.found, &returns)?;
+                if let Some(estimate) = metrics.estimated_return
+                    && state.picked.as_ref().is_none_or(|picked| estimate > picked.estimate)
+                {
+                    state.picked = Some(Picked { estimate, policy: evaluated.clone() });
+                }
+                let is_last = step.index + 1 == self.train.steps;
+                if let Some(better) = self.instead(&state.picked).filter(|_| is_last) {
+                    evaluated = better.clone();
+                    metrics = self.metrics(session, models, &evaluated, &state.found, &returns)?;
+                }
+                train.evaluate(&evaluated, metrics)?;
             }
             train.show_policy(|| Ok(policy()))?;
         }
-        let policy = standardiser.fold(&state.agent.policy());
+        let last = || standardiser.fold(&state.agent.policy());
+        let policy = self.instead(&state.picked).cloned().unwrap_or_else(last);
         Ok(train.finish(&policy)?.then_some(policy))
     }
 }
@@ -219,6 +233,17 @@ impl LandfallConfig {
     /// Whether the model is too bad to learn through.
     fn stays_with_clone(&self, session: &Session<'_>) -> bool {
         session.model_is_bad && !self.unroll.despite_bad_model
+    }
+
+    /// The members of the model that the policy does not learn from; none when it learns from all.
+    fn check_of(&self, model: &Ensemble) -> Option<Ensemble> {
+        let others: Vec<usize> = (0..model.members()).filter(|m| !model.elites().contains(m)).collect();
+        (!others.is_empty()).then(|| model.clone().with_members(others))
+    }
+
+    /// The policy that the training ends with in place of the last one.
+    fn instead<'p>(&self, picked: &'p Option<Picked>) -> Option<&'p Actor> {
+        picked.as_ref().filter(|_| self.final_policy == FinalPolicy::Picked).map(|picked| &picked.policy)
     }
 
     /// States that the policy reaches in the model, from first states of episodes and from any: as far as the guard lets it.
@@ -244,15 +269,15 @@ impl LandfallConfig {
         Ok(rows.rows.obs)
     }
 
-    /// Numbers of an evaluation. The policy is followed through the model from first states of the log.
+    /// Numbers of an evaluation. The policy is followed from first states of the log through the model that it learns from,
+    /// and through its check, if there is one, which decides.
     fn metrics(
         &self,
         session: &mut Session<'_>,
-        model: &Ensemble,
+        (model, check): (&Ensemble, Option<&Ensemble>),
         policy: &Actor,
         found: &Found,
         returns: &Returns,
-        step: u64,
     ) -> Result<Metrics> {
         let mut metrics = Metrics::default();
         let scale = f64::from(returns.scale);
@@ -265,7 +290,10 @@ impl LandfallConfig {
         metrics.put("unbelieved", json!(found.unbelieved));
         // A model that is not learnt through does not pick a policy either.
         if !self.stays_with_clone(session) {
-            session.follow(model, policy, step, &mut metrics)?;
+            session.follow(check.unwrap_or(model), policy, &mut metrics)?;
+            if check.is_some() {
+                metrics.put("climbed_return", json!(session.follow_in(model, policy)?.total));
+            }
         }
         Ok(metrics)
     }
@@ -321,6 +349,14 @@ struct State {
     /// States that the policy reached in the model.
     own: Mat,
     found: Found,
+    /// Of the policies evaluated so far, the one with the highest estimated return.
+    picked: Option<Picked>,
+}
+
+/// A policy with its estimated return.
+struct Picked {
+    estimate: f64,
+    policy: Actor,
 }
 
 impl Checkpoint for State {
@@ -330,6 +366,10 @@ impl Checkpoint for State {
         out.put_f32("noise", &[self.noise.len()], self.noise.clone());
         out.put_f32("own", &[self.own.nrows(), self.own.ncols()], self.own.iter().copied().collect());
         out.put_f64("found", &self.found.numbers());
+        if let Some(Picked { estimate, policy }) = &self.picked {
+            out.put_f64("picked_return", &[*estimate]);
+            out.put_all("picked", policy.to_policy());
+        }
     }
 
     fn load(&mut self, from: &Tensors) -> Result<()> {
@@ -344,6 +384,13 @@ impl Checkpoint for State {
         let [critic, actor, q, cloning, anchor, u, penalty, unbelieved] =
             from.f64("found", 8)?.try_into().expect("eight numbers were asked for");
         self.found = Found { critic, actor, q, cloning, anchor, u, penalty, unbelieved };
+        self.picked = match from.shape("picked_return") {
+            None => None,
+            Some(_) => {
+                let estimate = from.f64("picked_return", 1)?[0];
+                Some(Picked { estimate, policy: Actor::from_policy(&from.under("picked"))? })
+            }
+        };
         Ok(())
     }
 }

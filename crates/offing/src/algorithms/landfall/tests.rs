@@ -208,6 +208,8 @@ fn landfall_beats_the_behaviour_policy_with_any_guard() {
 fn landfall_resumes_bit_for_bit_on_any_number_of_threads() {
     let (data, mut cfg) = (point_mass_data(), landfall_config(400));
     cfg.sac.actor_layer_norm = true;
+    cfg.final_policy = FinalPolicy::Picked;
+    cfg.model.ensemble.members = cfg.model.ensemble.elites + 1;
     let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     train_by(&cfg, &data, whole.path(), 1, u64::MAX);
     // Before and after rows are weighed, and after the warm start.
@@ -215,12 +217,36 @@ fn landfall_resumes_bit_for_bit_on_any_number_of_threads() {
         train_by(&cfg, &data, parts.path(), 2, stop_at);
     }
     assert!(outcome(whole.path()) == outcome(parts.path()));
-    // The policy that promises most is kept, and the lines say which it is.
+    // The policy that promises most is kept, the lines say which it is, and the training ends with it.
     let lines = read_metrics(&whole.path().join("run").join(METRICS)).unwrap();
     let number = |line: &Record, key: &str| line[key].as_f64().unwrap();
-    let most = lines.iter().max_by(|a, b| number(a, "model_return").total_cmp(&number(b, "model_return")));
-    assert_eq!(number(lines.last().unwrap(), "picked_step"), number(most.unwrap(), "step"));
-    assert!(whole.path().join("run").join(PICKED_POLICY).is_file());
+    let (last, before) = lines.split_last().unwrap();
+    let most = before.iter().max_by(|a, b| number(a, "model_return").total_cmp(&number(b, "model_return")));
+    let most = most.unwrap();
+    assert!(number(last, "model_return") >= number(most, "model_return"));
+    if number(last, "picked_step") < 400.0 {
+        assert_eq!(number(last, "picked_step"), number(most, "step"));
+        assert_eq!(number(last, "model_return"), number(most, "model_return"), "the same states and draws");
+    }
+    assert!(lines.iter().all(|line| number(line, "climbed_return") != number(line, "model_return")));
+    let file = |name: &str| std::fs::read(whole.path().join("run").join(name)).unwrap();
+    assert_eq!(file(PICKED_POLICY), file("policy.safetensors"));
+}
+
+#[test]
+fn a_policy_that_only_its_own_members_praise_is_not_the_final_one() {
+    // Learning rates that ruin a good clone.
+    let (data, mut cfg) = (point_mass_data(), landfall_config(400));
+    cfg.model.ensemble.members = cfg.model.ensemble.elites + 2;
+    cfg.sac.actor_lr = 0.5;
+    let run = |final_policy| {
+        let dir = tempfile::tempdir().unwrap();
+        let returns =
+            train_by(&LandfallConfig { final_policy, ..cfg.clone() }, &data, dir.path(), 2, u64::MAX);
+        (*returns.last().unwrap(), std::fs::read(dir.path().join("run/policy.safetensors")).unwrap())
+    };
+    let [(last, spoilt), (picked, kept)] = [run(FinalPolicy::Last), run(FinalPolicy::Picked)];
+    assert!(spoilt != kept && picked > last + 5.0, "{picked} against {last}");
 }
 
 #[test]
