@@ -12,6 +12,7 @@ mod d4rl_policy;
 mod guess_columns;
 mod hdf5;
 mod hdf5_elsewhere;
+mod hdf5_tiles;
 mod hdf5_write;
 mod lerobot;
 mod minari;
