@@ -21,6 +21,13 @@ pub(super) fn check_fits(path: &Path, needed: u64, options: &ReadOptions) -> Res
     }
 }
 
+/// So many zeros, or `None` where there is no memory for them.
+pub(super) fn zeroed<T: Clone + Default>(count: usize) -> Option<Vec<T>> {
+    // The system gives memory that is zero, untouched until it is filled. `vec!` would abort where it gives none.
+    Vec::<T>::new().try_reserve_exact(count).ok()?;
+    Some(vec![T::default(); count])
+}
+
 fn gigabytes(bytes: u64) -> String {
     format!("{:.1} GB", bytes as f64 / 1e9)
 }

@@ -350,12 +350,15 @@ impl FileColumns {
 
 /// Root mean square of each column (finite entries only): what "small" means in its units.
 fn column_scales(m: &Mat) -> Vec<f32> {
-    let scale = |column: ArrayView1<'_, f32>| {
-        let finite = column.iter().filter(|v| v.is_finite());
-        let (sum, count) = finite.fold((0.0, 0usize), |(s, n), &v| (s + f64::from(v).powi(2), n + 1));
-        (sum / count.max(1) as f64).sqrt() as f32
-    };
-    m.columns().into_iter().map(scale).collect()
+    // Row by row, as the numbers lie in memory.
+    let mut sums = vec![(0.0, 0usize); m.ncols()];
+    for row in m.rows() {
+        for ((sum, count), v) in sums.iter_mut().zip(row).filter(|(_, v)| v.is_finite()) {
+            *sum += f64::from(*v).powi(2);
+            *count += 1;
+        }
+    }
+    sums.into_iter().map(|(sum, count)| (sum / count.max(1) as f64).sqrt() as f32).collect()
 }
 
 /// What rounding by another program may do to a number, as a share of it or of its column's size.

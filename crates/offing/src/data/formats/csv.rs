@@ -25,7 +25,7 @@ impl Format {
         extensions: &["csv", "tsv"],
         is_table: true,
         recognises,
-        read,
+        read: |candidate, options| read(candidate.path, options),
         write: Some(write),
         row_place,
     };

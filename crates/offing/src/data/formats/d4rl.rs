@@ -14,7 +14,7 @@ use super::super::unknown_columns::{self, Absent};
 use super::arrays::{OutArray, StoredArray};
 use super::hdf5::{Hdf5, SIGNATURE};
 use super::hdf5_write::Hdf5Writer;
-use super::{Format, row_number};
+use super::{Candidate, Format, row_number};
 use crate::error::{Error, Result};
 use crate::home::replace_atomic;
 
@@ -49,8 +49,9 @@ pub(super) fn sim_keys(has: impl Fn(&str) -> bool) -> &'static [&'static str] {
     if count < 2 { &[] } else { &KEYS[..count] }
 }
 
-fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
-    let file = Hdf5::open(path)?;
+fn read(candidate: Candidate, options: &ReadOptions) -> Result<Dataset> {
+    let path = candidate.path;
+    let file = candidate.into_hdf5()?;
     // Columns are read side by side, each through a handle of its own.
     let fits = |keys: &[&str]| file.check_size(keys, options);
     let mut columns = read_keyed(path, file.names(), fits, |key| Hdf5::reopen(path)?.array(key))?;

@@ -8,13 +8,14 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use rust_hdf5::{DatatypeMessage, H5Dataset, H5File};
+use rust_hdf5::{DatatypeMessage, H5Dataset, H5File, H5Type};
 
-use super::super::memory::check_fits;
+use super::super::memory::{check_fits, zeroed};
 use super::super::messages::{damaged, damaged_key, float16, show_shape};
 use super::super::options::ReadOptions;
 use super::arrays::{StoredArray, StoredValues};
 use super::hdf5_elsewhere::{check_inside, check_no_virtual};
+use super::hdf5_tiles::read_tiles;
 use crate::error::{Error, Result, bad_file};
 
 /// The first bytes of every HDF5 file.
@@ -151,6 +152,12 @@ impl<'a> Hdf5<'a> {
             return Err(damaged_key(self.path, key, &wanted, format!("chunks of {}", show_shape(&chunk))));
         }
         let values = match set.datatype().map_err(|e| self.unreadable(key, &e))? {
+            t if t == DatatypeMessage::f32_type() => {
+                self.floats(key, set, f32::from_le_bytes).map(StoredValues::F32)
+            }
+            t if t == DatatypeMessage::f64_type() => {
+                self.floats(key, set, f64::from_le_bytes).map(StoredValues::F64)
+            }
             DatatypeMessage::FloatingPoint { size: 4, .. } => set.read_raw().map(StoredValues::F32),
             DatatypeMessage::FloatingPoint { size: 8, .. } => set.read_numeric_as().map(StoredValues::F64),
             DatatypeMessage::FloatingPoint { size: 2, .. } => return Err(float16(self.path, key)),
@@ -166,9 +173,43 @@ impl<'a> Hdf5<'a> {
         values.map_err(|e| self.unreadable(key, &e))
     }
 
+    /// The elements, which are little-endian floats of `N` bytes.
+    fn floats<T: H5Type + Default, const N: usize>(
+        &self,
+        key: &str,
+        set: &H5Dataset,
+        decode: fn([u8; N]) -> T,
+    ) -> rust_hdf5::Result<Vec<T>> {
+        // What cannot be read in a quicker way is read whole, which also says what is wrong with it.
+        let quick = read_tiles(self.path, key, set, decode).or_else(|| read_by_stretches(set));
+        quick.map_or_else(|| set.read_raw(), Ok)
+    }
+
     fn unreadable(&self, key: &str, error: &rust_hdf5::Hdf5Error) -> Error {
         damaged_key(self.path, key, "readable data", error)
     }
+}
+
+/// Stretches in which a chunked array is read. Each costs a look at the whole list of chunks.
+const STRETCHES: usize = 64;
+
+/// The elements of a compressed matrix. Read as a whole, all its chunks would be unpacked before any is put in place; those
+/// of a stretch stay in the cache, and their memory serves the next.
+fn read_by_stretches<T: H5Type + Default>(set: &H5Dataset) -> Option<Vec<T>> {
+    let mut counts = set.shape();
+    let (rows, size) = (*counts.first()?, set.total_elements());
+    let stretch = rows.div_ceil(STRETCHES).checked_next_multiple_of(*set.chunk_dims()?.first()?)?;
+    if counts.len() == 1 || size == 0 || stretch >= rows || set.filters().ok()?.is_empty() {
+        return None;
+    }
+    let (mut values, width) = (zeroed::<T>(size)?, size / rows);
+    let mut starts = vec![0; counts.len()];
+    for part in values.chunks_mut(stretch * width) {
+        counts[0] = part.len() / width;
+        set.read_slice_into(part, &starts, &counts).ok()?;
+        starts[0] += counts[0];
+    }
+    Some(values)
 }
 
 /// The header says where the file ends; a shorter one was cut. (`rust-hdf5` would only notice when it gets there.)
@@ -198,4 +239,29 @@ fn kind_name(datatype: &DatatypeMessage) -> String {
     let text = format!("{datatype:?}");
     let name = text.split([' ', '{', '(']).next().unwrap_or("an unknown type");
     format!("elements of type {name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+
+    use super::super::hdf5_write::Hdf5Writer;
+    use super::*;
+
+    #[test]
+    fn a_matrix_of_many_chunks_is_read_by_stretches() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.hdf5");
+        let (singles, doubles) = ([100_001, 2], [40_000, 2]);
+        let singles = Array2::from_shape_fn(singles, |(i, j)| (2 * i + j) as f32);
+        let doubles = Array2::from_shape_fn(doubles, |(i, j)| (3 * i + j) as f64);
+        let file = Hdf5Writer::create(&path, &path).unwrap();
+        file.put("singles", singles.view()).unwrap();
+        file.put("doubles", doubles.view()).unwrap();
+        file.close().unwrap();
+        let file = Hdf5::open(&path).unwrap();
+        assert!(read_by_stretches::<f32>(&file.dataset("singles").unwrap()).is_some());
+        assert_eq!(file.array("singles").unwrap().matrix::<f32>().unwrap(), singles);
+        assert_eq!(file.array("doubles").unwrap().matrix::<f64>().unwrap(), doubles);
+    }
 }

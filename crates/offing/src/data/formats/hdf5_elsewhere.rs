@@ -14,8 +14,8 @@ use rust_hdf5::{H5Dataset, StorageLayout};
 use super::super::messages::{damaged, escaped};
 use crate::error::{Error, Result};
 
-/// Bytes looked at at once.
-const BLOCK: usize = 1 << 20;
+/// Bytes looked at at once: few enough to stay in the cache.
+const BLOCK: usize = 1 << 17;
 
 /// Refuses a dataset whose data are not in its file.
 pub(super) fn check_inside(path: &Path, key: &str, set: &H5Dataset) -> Result<()> {

@@ -30,7 +30,7 @@ impl Format {
         extensions: &[],
         is_table: false,
         recognises: |candidate| candidate.is_dir && is_lerobot(candidate.path),
-        read,
+        read: |candidate, options| read(candidate.path, options),
         write: None,
         row_place: row_number,
     };

@@ -32,7 +32,7 @@ impl Format {
         extensions: &[],
         is_table: false,
         recognises,
-        read,
+        read: |candidate, options| read(candidate.path, options),
         write: Some(write),
         row_place: row_number,
     };
@@ -56,8 +56,8 @@ fn recognises(candidate: &Candidate) -> bool {
     // Opening a file of thousands of episodes takes a second: where the names settle it, it is opened once, to read it.
     let path = candidate.path;
     let is_named = path.ends_with(MAIN) && path.with_file_name(METADATA).is_file();
-    let has_episodes = |file: Hdf5| file.names().iter().any(|name| episode_key(name).is_some());
-    candidate.starts_with(SIGNATURE) && (is_named || Hdf5::open(path).is_ok_and(has_episodes))
+    let has_episodes = || candidate.has_hdf5(|name| episode_key(name).is_some());
+    candidate.starts_with(SIGNATURE) && (is_named || has_episodes())
 }
 
 /// The directory with the data in it, when `dir` is a Minari dataset or its `data` directory.

@@ -12,6 +12,7 @@ mod d4rl_policy;
 mod guess_columns;
 mod hdf5;
 mod hdf5_elsewhere;
+mod hdf5_tiles;
 mod hdf5_write;
 mod lerobot;
 mod minari;
@@ -33,6 +34,7 @@ mod separator;
 mod table;
 mod text_numbers;
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -43,6 +45,7 @@ use super::options::ReadOptions;
 use crate::error::{Error, Result, bad_file};
 pub use actions::ActionFile;
 pub use d4rl_policy::recorded_policy;
+use hdf5::{Hdf5, SIGNATURE};
 pub use npy::{read_npy, write_npy};
 pub use observations::Observations;
 
@@ -64,7 +67,7 @@ pub struct Format {
     /// One transition a row in named columns, so that a column map applies.
     is_table: bool,
     recognises: fn(&Candidate) -> bool,
-    read: fn(&Path, &ReadOptions) -> Result<Dataset>,
+    read: fn(Candidate, &ReadOptions) -> Result<Dataset>,
     /// `None`: it is only read.
     write: Option<fn(&Dataset, &Path) -> Result<()>>,
     /// Where a row is, for a reader of the file.
@@ -180,7 +183,7 @@ pub fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
             format.title
         ));
     }
-    contain(path, || (format.read)(path, options))
+    contain(path, || (format.read)(candidate, options))
 }
 
 /// Writes `data` to `path` in the given format, which must be one of [`Format::written`].
@@ -219,6 +222,8 @@ struct Candidate<'a> {
     is_dir: bool,
     /// The first bytes of a file.
     head: Vec<u8>,
+    /// The file, once a format has asked for it. Opening looks through all of it, so formats share it.
+    hdf5: OnceCell<Result<Hdf5<'a>>>,
 }
 
 impl<'a> Candidate<'a> {
@@ -228,7 +233,18 @@ impl<'a> Candidate<'a> {
             let file = File::open(path).map_err(|e| Error::io(path, "read", e))?;
             file.take(512).read_to_end(&mut head).map_err(|e| Error::io(path, "read", e))?;
         }
-        Ok(Self { path, is_dir, head })
+        Ok(Self { path, is_dir, head, hdf5: OnceCell::new() })
+    }
+
+    /// Whether it is an HDF5 file with a dataset whose path satisfies `fits`.
+    fn has_hdf5(&self, fits: impl Fn(&str) -> bool) -> bool {
+        let file = || self.hdf5.get_or_init(|| Hdf5::open(self.path)).as_ref();
+        self.starts_with(SIGNATURE) && file().is_ok_and(|file| file.names().iter().any(|name| fits(name)))
+    }
+
+    /// The HDF5 file that it is.
+    fn into_hdf5(self) -> Result<Hdf5<'a>> {
+        self.hdf5.into_inner().unwrap_or_else(|| Hdf5::open(self.path))
     }
 
     fn starts_with(&self, signature: &[u8]) -> bool {

@@ -27,7 +27,7 @@ impl Format {
         extensions: &["npz"],
         is_table: false,
         recognises: |candidate| npz::has_keys(candidate, |names| KEYS.iter().all(|key| has(names, key))),
-        read,
+        read: |candidate, options| read(candidate.path, options),
         write: Some(write),
         row_place: row_number,
     };

@@ -26,7 +26,7 @@ impl Format {
         extensions: &["npz"],
         is_table: false,
         recognises: is_archive,
-        read,
+        read: |candidate, options| read(candidate.path, options),
         write: Some(write),
         row_place: row_number,
     };

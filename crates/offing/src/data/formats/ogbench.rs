@@ -28,7 +28,7 @@ impl Format {
         extensions: &["npz"],
         is_table: false,
         recognises: |candidate| npz::has_keys(candidate, is_ogbench),
-        read,
+        read: |candidate, options| read(candidate.path, options),
         write: None,
         row_place: row_number,
     };

@@ -38,7 +38,7 @@ impl Format {
         extensions: &["parquet"],
         is_table: true,
         recognises: |candidate| candidate.starts_with(b"PAR1"),
-        read,
+        read: |candidate, options| read(candidate.path, options),
         write: Some(write),
         row_place: row_number,
     };

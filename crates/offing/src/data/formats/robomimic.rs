@@ -18,8 +18,8 @@ use super::super::options::ReadOptions;
 use super::super::transitions::{FileColumns, FileKeys, assemble};
 use super::arrays::stacked;
 use super::d4rl::missing;
-use super::hdf5::{Hdf5, SIGNATURE};
-use super::{Format, row_number};
+use super::hdf5::Hdf5;
+use super::{Candidate, Format, row_number};
 use crate::batch::Mat;
 use crate::error::{Error, Result};
 
@@ -30,9 +30,7 @@ impl Format {
         title: "robomimic HDF5",
         extensions: &["hdf5", "h5"],
         is_table: false,
-        recognises: |candidate| {
-            candidate.starts_with(SIGNATURE) && Hdf5::open(candidate.path).is_ok_and(has_demos)
-        },
+        recognises: |candidate| candidate.has_hdf5(|name| demo_key(name).is_some()),
         read,
         write: None,
         row_place: row_number,
@@ -43,18 +41,15 @@ const ACT: &str = "actions";
 const REW: &str = "rewards";
 const DONES: &str = "dones";
 
-fn has_demos(file: Hdf5) -> bool {
-    file.names().iter().any(|name| demo_key(name).is_some())
-}
-
 /// `data/demo_12/obs/object` is 12 and `obs/object`.
 fn demo_key(name: &str) -> Option<(u64, &str)> {
     let (number, key) = name.strip_prefix("data/demo_")?.split_once('/')?;
     Some((number.parse().ok()?, key))
 }
 
-fn read(path: &Path, options: &ReadOptions) -> Result<Dataset> {
-    let file = Hdf5::open(path)?;
+fn read(candidate: Candidate, options: &ReadOptions) -> Result<Dataset> {
+    let path = candidate.path;
+    let file = candidate.into_hdf5()?;
     let mut keys_of: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
     for (number, key) in file.names().iter().filter_map(|name| demo_key(name)) {
         keys_of.entry(number).or_default().push(key);
