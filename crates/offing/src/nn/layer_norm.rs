@@ -68,10 +68,10 @@ fn normalise_rows<K: Kernel, const R: usize>(n: &mut Normalise<'_>, row: usize) 
     let panels = cols.div_ceil(LANES);
     let mut sums = [[0.0; LANES]; R];
     for p in 0..panels {
-        for r in 0..R {
+        for (r, sum) in sums.iter_mut().enumerate() {
             let z = without_padding(read(y.data(), (p * capacity + row + r) * LANES), p, cols);
             for j in 0..LANES {
-                sums[r][j] += z[j];
+                sum[j] += z[j];
             }
         }
     }
@@ -190,8 +190,8 @@ fn centred(mut z: Line, mean: f32, panel: usize, cols: usize) -> Line {
 #[inline(always)]
 fn without_padding(mut line: Line, panel: usize, cols: usize) -> Line {
     // Chosen lane by lane: a fill of some lanes would take the line out of its registers.
-    for j in 0..LANES {
-        line[j] = if panel * LANES + j < cols { line[j] } else { 0.0 };
+    for (j, x) in line.iter_mut().enumerate() {
+        *x = if panel * LANES + j < cols { *x } else { 0.0 };
     }
     line
 }

@@ -221,10 +221,8 @@ fn solve_wide<K: Kernel>(fits: &mut LocalFits) {
             }
         }
     }
-    for lane in noise {
-        for c in 0..FITS {
-            lane[c] = (lane[c] / n).max(0.0);
-        }
+    for value in noise.as_flattened_mut() {
+        *value = (*value / n).max(0.0);
     }
 }
 
@@ -335,10 +333,8 @@ fn centre(rows: &mut [Lane], mean: &mut [Lane], n: f64) {
             add(mean, x);
         }
     }
-    for mean in mean.iter_mut() {
-        for c in 0..FITS {
-            mean[c] /= n;
-        }
+    for mean in mean.as_flattened_mut() {
+        *mean /= n;
     }
     for row in rows.chunks_exact_mut(wide) {
         subtract(row, &[1.0; FITS], mean);
