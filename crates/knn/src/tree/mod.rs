@@ -29,6 +29,7 @@ pub(crate) mod quantize;
 mod query;
 mod run;
 mod self_search;
+mod smallest;
 pub(crate) mod store;
 mod walk;
 

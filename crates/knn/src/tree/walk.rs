@@ -7,6 +7,7 @@ use super::Parts;
 use super::kernels::{Kernel, Stack};
 use super::layout::{FAN, Line};
 use super::query::Prepared;
+use super::smallest::Smallest;
 use crate::Metric;
 use crate::metric::Scales;
 use crate::neighbors::{Best, Candidate};
@@ -420,69 +421,6 @@ impl<'q> Walker<'q> {
         self.uppers.restart(self.best.list().iter().map(|c| c.key), self.best.worst_key());
         if self.best.worst_key() < self.bound {
             self.set_bound::<L1>(self.best.worst_key());
-        }
-    }
-}
-
-/// The k smallest of many numbers. They are sorted out now and then, not at every number: a sorted list of fifty would cost more
-/// than all else that is done for a row.
-#[derive(Debug)]
-struct Smallest {
-    k: usize,
-    /// Numbers kept before they are sorted out.
-    room: usize,
-    /// All that were below `kth` when they came; the k smallest first, after a selection.
-    values: Vec<f64>,
-    /// The k-th smallest at the last selection; infinite before there are k.
-    kth: f64,
-}
-
-impl Smallest {
-    fn new(k: usize) -> Smallest {
-        // More room means fewer selections, and a bound that lags behind.
-        let room = k.saturating_add(k / 4 + 2);
-        Smallest { k, room, values: Vec::with_capacity(k), kth: f64::INFINITY }
-    }
-
-    #[inline(always)]
-    fn clear(&mut self) {
-        self.values.clear();
-        self.kth = f64::INFINITY;
-    }
-
-    /// Starts over with at most k numbers, whose k-th is `kth`, or infinite.
-    #[inline(always)]
-    fn restart(&mut self, values: impl Iterator<Item = f64>, kth: f64) {
-        self.values.clear();
-        self.values.extend(values);
-        self.kth = kth;
-    }
-
-    /// Takes a number; whether `kth` was found anew.
-    #[inline(always)]
-    fn offer(&mut self, value: f64) -> bool {
-        if value >= self.kth {
-            return false;
-        }
-        if self.k == 1 {
-            self.kth = value;
-            return true;
-        }
-        self.values.push(value);
-        let count = self.values.len();
-        let due = count >= self.room || (count == self.k && self.kth == f64::INFINITY);
-        if due {
-            self.select();
-        }
-        due
-    }
-
-    /// Finds the k-th smallest and forgets those above it.
-    #[inline(always)]
-    fn select(&mut self) {
-        if self.values.len() > self.k || (self.values.len() == self.k && self.kth == f64::INFINITY) {
-            self.kth = *self.values.select_nth_unstable_by(self.k - 1, f64::total_cmp).1;
-            self.values.truncate(self.k);
         }
     }
 }
