@@ -16,10 +16,11 @@ use ndarray::Array1;
 use offing_knn::{NeighborIndex, Neighbors, Tree};
 use serde::{Deserialize, Serialize};
 
-use super::local_fit::{FITS, LocalFits, StoredFits, map_fits};
+use super::local_fit::{FITS, LocalFits, map_fits};
 use super::members::{apply, every_prediction, predict_in_chunks};
 use super::mixture_std::MixtureStdConfig;
 use super::space::{Distance, SearchVector, moments, standardise, tree_config};
+use super::stored_fits::StoredFits;
 use super::sumo::{Sumo, SumoConfig};
 use super::{BuildContext, EstimatorConfig, Uncertainty, finite};
 use crate::batch::{Batch, Mat};

@@ -1,10 +1,8 @@
 //! Ridge-linear fits of changes on points over a handful of neighbours, and the errors they predict.
 
 use ndarray::{Array1, ArrayView1};
-use offing_knn::{NeighborIndex, Neighbors, Tree};
 
 use crate::batch::Mat;
-use crate::error::Result;
 use crate::nn::{Kernel, Simd, ThreadPool, dispatch};
 
 /// Ridge, as a share of the mean of XᵀX's diagonal.
@@ -122,12 +120,12 @@ impl LocalFits {
     }
 
     /// A fit as one run of f32.
-    fn pack(&mut self, fit: usize, out: &mut [f32]) {
+    pub(super) fn pack(&mut self, fit: usize, out: &mut [f32]) {
         let mut out = out.iter_mut();
         self.each_number(fit, |number| out.next().into_iter().for_each(|to| *to = *number as f32));
     }
 
-    fn unpack(&mut self, fit: usize, from: &[f32]) {
+    pub(super) fn unpack(&mut self, fit: usize, from: &[f32]) {
         let mut from = from.iter();
         self.each_number(fit, |number| from.next().into_iter().for_each(|&v| *number = f64::from(v)));
     }
@@ -338,52 +336,6 @@ fn centre(rows: &mut [Lane], mean: &mut [Lane], n: f64) {
     }
     for row in rows.chunks_exact_mut(wide) {
         subtract(row, &[1.0; FITS], mean);
-    }
-}
-
-/// Fits made once, each at a row of the data; a query uses the nearest one's.
-#[derive(Debug)]
-pub(super) struct StoredFits {
-    index: Tree,
-    d: usize,
-    m: usize,
-    packed: Vec<f32>,
-    each: usize,
-}
-
-impl StoredFits {
-    /// Fits at every row of `index`, whose neighbours in the data are `near`.
-    pub(super) fn new(
-        index: Tree,
-        d: usize,
-        m: usize,
-        near: &Neighbors,
-        data: (&Mat, &Mat),
-        pool: &ThreadPool,
-    ) -> Result<Self> {
-        let each = d + 2 * m + d * m + d * (d + 1) / 2;
-        let mut packed = vec![0.0; each * index.len()];
-        let mut chunks: Vec<_> = packed.chunks_mut(each * FITS).collect();
-        pool.for_each_mut(&mut chunks, |chunk, out| {
-            let count = out.len() / each;
-            let mut fits = LocalFits::new(d, m);
-            let list = |i: usize| near.ids.row(chunk * FITS + i).iter().map(|&id| id as usize).collect();
-            fits.compute(data.0, data.1, &(0..count).map(list).collect::<Vec<_>>());
-            out.chunks_exact_mut(each).enumerate().for_each(|(fit, out)| fits.pack(fit, out));
-        });
-        Ok(Self { index, d, m, packed, each })
-    }
-
-    /// e of each row by the nearest stored fit.
-    pub(super) fn errors(&self, points: &Mat, change: &Mat, pool: &ThreadPool) -> Result<Array1<f32>> {
-        let near = self.index.search(points.view(), 1)?;
-        Ok(map_fits(pool, points.nrows(), (self.d, self.m), |fits, first, count| {
-            for fit in 0..count {
-                let nearest = near.ids[[first + fit, 0]] as usize;
-                fits.unpack(fit, &self.packed[nearest * self.each..][..self.each]);
-            }
-            fits.errors(count, |fit| (points.row(first + fit), change.row(first + fit)))
-        }))
     }
 }
 

@@ -34,6 +34,7 @@ mod pullback;
 mod registry;
 mod smooth;
 mod space;
+mod stored_fits;
 mod store;
 mod sumo;
 
