@@ -44,7 +44,7 @@ pub enum FinalPolicy {
     Last,
     /// Of all policies that were evaluated on the way, the one with the highest `model_return`. With more
     /// `model.ensemble.members` than `elites` that is measured in the members that are left over: the policy has not learnt
-    /// from them, and cannot have learnt what is wrong with them.
+    /// from them, and cannot have learnt what only they get wrong.
     Picked,
 }
 

@@ -234,8 +234,8 @@ fn landfall_resumes_bit_for_bit_on_any_number_of_threads() {
 }
 
 #[test]
-fn a_policy_that_only_its_own_members_praise_is_not_the_final_one() {
-    // Learning rates that ruin a good clone.
+fn a_training_that_spoils_its_policy_ends_with_a_better_one_of_before() {
+    // A learning rate that ruins a good clone.
     let (data, mut cfg) = (point_mass_data(), landfall_config(400));
     cfg.model.ensemble.members = cfg.model.ensemble.elites + 2;
     cfg.sac.actor_lr = 0.5;
