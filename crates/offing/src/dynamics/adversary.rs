@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::data::check_rows;
 use super::ensemble::Ensemble;
 use super::head::Bounds;
-use super::part::{self, ModelShard};
+use super::part::{self, BatchTerms, ModelShard};
 use crate::batch::Batch;
 use crate::error::{Error, Result, invalid, require};
 use crate::nn::{Keep, MlpEnsemble, Scalar, Tensors, TrainStep};
@@ -123,20 +123,20 @@ impl Adversary {
             return Err(self.not_finite("the mean of advantage · log-likelihood", adversarial));
         }
         let (pool, scaler) = (&model.pool, &model.scaler);
-        part::cut(&mut self.real, self.moments.shape(), real.len(), pool, 0.0);
+        part::cut(&mut self.real, self.moments.shape(), pool.shards(real.len()), 0.0);
         let (rows, width) = (imagined.len(), model.obs_dim() + 1);
         let scale = 1.0 / (real.len() * width) as f32;
         let step = TrainStep { decay: &self.cfg.decay, ..TrainStep::new(self.cfg.lr, self.steps) };
         let (mut dmax, mut dmin) = (vec![0.0f64; width], vec![0.0f64; width]);
-        let mut nll = 0.0;
+        let (mut nll, mut terms) = (0.0, BatchTerms::default());
         for member in 0..model.members() {
-            let nets = &self.moments;
+            let net = self.moments.net(member);
             pool.for_each_mut(&mut self.real, |_, shard| {
                 let first = shard.shard.rows.start;
                 shard.set_bounds(&self.bounds);
                 shard.load((scaler, None), real, |i| first + i);
-                shard.forward(nets, member);
-                shard.backward(nets, member, |_| scale);
+                shard.forward(net);
+                shard.backward(net, |_| scale);
             });
             let elite = model.elites().iter().position(|&e| e == member).filter(|_| !weights.is_empty());
             if let Some(e) = elite {
@@ -144,18 +144,20 @@ impl Adversary {
                 pool.for_each_mut(&mut self.imagined[e], |_, shard| {
                     let first = shard.shard.rows.start;
                     // ln p = −½ Σ_d ((μ − y)² e^−lv + lv) + constant.
-                    shard.backward(nets, member, |i| (-0.5 * weights[first + i]) as f32);
+                    shard.backward(net, |i| (-0.5 * weights[first + i]) as f32);
                 });
             }
-            let loss =
-                self.real.iter().fold(0.0, |sum, shard| shard.add_loss(sum)) / (real.len() * width) as f64;
+            terms.take(&self.real);
+            terms.add_bound_gradients(&mut dmax, &mut dmin);
+            let loss = terms.loss / (real.len() * width) as f64;
             if !loss.is_finite() {
                 return Err(self.not_finite(&format!("the loss of member {member} on real rows"), loss));
             }
             nll += loss / model.members() as f64;
-            let shards: Vec<&ModelShard> =
-                self.real.iter().chain(elite.into_iter().flat_map(|e| &self.imagined[e])).collect();
-            shards.iter().for_each(|shard| shard.add_bound_gradients(&mut dmax, &mut dmin));
+            let imagined = elite.map_or(&[][..], |e| &self.imagined[e]);
+            terms.take(imagined);
+            terms.add_bound_gradients(&mut dmax, &mut dmin);
+            let shards: Vec<&ModelShard> = self.real.iter().chain(imagined).collect();
             self.moments.train(pool, member..member + 1, shards.len(), |i| &shards[i].shard, &step);
         }
         let (weight, lr, t) = (f64::from(self.cfg.bound_weight), self.cfg.lr, self.steps);
@@ -183,8 +185,8 @@ impl Adversary {
         let mut log_density = vec![0.0f64; elites.len() * rows];
         for (e, (shards, out)) in self.imagined.iter_mut().zip(log_density.chunks_exact_mut(rows)).enumerate()
         {
-            let nets = &self.moments;
-            part::cut(shards, nets.shape(), rows, &model.pool, 0.0);
+            let net = self.moments.net(elites[e]);
+            part::cut(shards, self.moments.shape(), model.pool.shards(rows), 0.0);
             let mut rest = out;
             let mut tasks = Vec::with_capacity(shards.len());
             for shard in shards.iter_mut() {
@@ -196,8 +198,8 @@ impl Adversary {
                 let first = shard.shard.rows.start;
                 shard.set_bounds(&self.bounds);
                 shard.load((&model.scaler, None), imagined, |i| first + i);
-                shard.forward(nets, elites[e]);
-                shard.losses(nets, losses);
+                shard.forward(net);
+                shard.losses(net, losses);
             });
         }
         let constant = 0.5 * width as f64 * std::f64::consts::TAU.ln();

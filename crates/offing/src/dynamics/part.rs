@@ -1,9 +1,11 @@
 //! One thread's shard of a member's batch: everything in a gradient step of the model that concerns single rows.
 
+use std::ops::Range;
+
 use super::data::{Scaler, TargetScale};
 use super::head::{Bounds, Head};
 use crate::batch::Batch;
-use crate::nn::{MlpEnsemble, Shape, Shard, ThreadPool, Weights};
+use crate::nn::{Net, Shape, Shard, Weights};
 
 /// Some rows of a batch, with room for all that is computed from them.
 ///
@@ -14,15 +16,54 @@ pub(super) struct ModelShard {
     head: Head,
 }
 
-/// Makes `shards` cover batches of `rows` rows; nothing when they do already.
-pub(super) fn cut(shards: &mut Vec<ModelShard>, shape: &Shape, rows: usize, pool: &ThreadPool, beta: f32) {
-    if !shards.iter().map(|s| s.shard.rows.clone()).eq(pool.shards(rows)) {
+/// Makes `shards` those with the given rows; nothing when they are already.
+pub(super) fn cut(
+    shards: &mut Vec<ModelShard>,
+    shape: &Shape,
+    rows: impl Iterator<Item = Range<usize>> + Clone,
+    beta: f32,
+) {
+    if !shards.iter().map(|s| s.shard.rows.clone()).eq(rows.clone()) {
         let width = shape.outputs(shape.layers() - 1) / 2;
-        let make = |rows: std::ops::Range<usize>| {
+        let make = |rows: Range<usize>| {
             let head = Head::new(rows.len(), width).with_beta(beta);
             ModelShard { shard: Shard::new(shape, rows, 1), head }
         };
-        *shards = pool.shards(rows).map(make).collect();
+        *shards = rows.map(make).collect();
+    }
+}
+
+/// What a batch of one member left to be summed in the order of the members, whichever threads took them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct BatchTerms {
+    /// The sum of all entries' losses, row after row, so that shards do not change a bit.
+    pub(super) loss: f64,
+    /// Each row's part of the gradients of the bounds, upper and lower.
+    dmax: Vec<f32>,
+    dmin: Vec<f32>,
+}
+
+impl BatchTerms {
+    /// What is in `shards` after [`ModelShard::backward`].
+    pub(super) fn take(&mut self, shards: &[ModelShard]) {
+        self.loss = 0.0;
+        self.dmax.clear();
+        self.dmin.clear();
+        for ModelShard { shard, head } in shards {
+            let n = shard.rows.len() * head.width();
+            self.loss = head.loss[..n].iter().fold(self.loss, |sum, &l| sum + f64::from(l));
+            self.dmax.extend_from_slice(&head.dmax[..n]);
+            self.dmin.extend_from_slice(&head.dmin[..n]);
+        }
+    }
+
+    /// Adds the rows' parts, in their order, to the gradients of the bounds.
+    pub(super) fn add_bound_gradients(&self, dmax: &mut [f64], dmin: &mut [f64]) {
+        for (sum, terms) in [(dmax, &self.dmax), (dmin, &self.dmin)] {
+            for row in terms.chunks_exact(sum.len()) {
+                sum.iter_mut().zip(row).for_each(|(sum, &d)| *sum += f64::from(d));
+            }
+        }
     }
 }
 
@@ -55,40 +96,24 @@ impl ModelShard {
     }
 
     /// Runs the loaded rows through a member.
-    pub(super) fn forward(&mut self, nets: &MlpEnsemble, member: usize) {
-        self.shard.forward(nets, member, Weights::Current);
+    pub(super) fn forward(&mut self, member: Net<'_>) {
+        let Shard { rows, x, nets } = &mut self.shard;
+        nets[0].forward(member, Weights::Current, x, rows.len());
     }
 
     /// After [`ModelShard::forward`]: each row's Σ_d ((μ − y)² e^−lv + lv), which is −2 ln p − D ln 2π.
-    pub(super) fn losses(&mut self, nets: &MlpEnsemble, out: &mut [f64]) {
+    pub(super) fn losses(&mut self, member: Net<'_>, out: &mut [f64]) {
         let (n, width) = (self.shard.rows.len(), self.head.width());
-        self.head.losses(nets.simd(), &self.shard.nets[0].out, n);
+        self.head.losses(member.simd(), &self.shard.nets[0].out, n);
         for (out, terms) in out.iter_mut().zip(self.head.loss[..n * width].chunks_exact(width)) {
             *out = terms.iter().map(|&l| f64::from(l)).sum();
         }
     }
 
     /// After [`ModelShard::forward`]: backpropagates the gradient of Σ_i `scale(i)` · Σ_d ((μ − y)² e^−lv + lv).
-    pub(super) fn backward(&mut self, nets: &MlpEnsemble, member: usize, scale: impl Fn(usize) -> f32) {
+    pub(super) fn backward(&mut self, member: Net<'_>, scale: impl Fn(usize) -> f32) {
         let (n, net) = (self.shard.rows.len(), &mut self.shard.nets[0]);
-        self.head.gradient(nets.simd(), &net.out, n, scale, &mut net.dout);
-        self.shard.backward(nets, member);
-    }
-
-    /// After [`ModelShard::backward`]: `sum` and all entries' losses, row after row, so that shards do not change a bit.
-    pub(super) fn add_loss(&self, sum: f64) -> f64 {
-        self.head.loss[..self.shard.rows.len() * self.head.width()]
-            .iter()
-            .fold(sum, |sum, &l| sum + f64::from(l))
-    }
-
-    /// After [`ModelShard::backward`]: adds the rows' contributions to the gradients of the bounds.
-    pub(super) fn add_bound_gradients(&self, dmax: &mut [f64], dmin: &mut [f64]) {
-        let (n, width) = (self.shard.rows.len() * self.head.width(), self.head.width());
-        for (sum, terms) in [(dmax, &self.head.dmax), (dmin, &self.head.dmin)] {
-            for row in terms[..n].chunks_exact(width) {
-                sum.iter_mut().zip(row).for_each(|(sum, &d)| *sum += f64::from(d));
-            }
-        }
+        self.head.gradient(member.simd(), &net.out, n, scale, &mut net.dout);
+        net.backward(member, n, None);
     }
 }

@@ -4,10 +4,10 @@ use super::config::EnsembleConfig;
 use super::data::{Scaler, TargetScale, check_rows, shuffle, split};
 use super::ensemble::{Ensemble, holdout_error};
 use super::head::Bounds;
-use super::part::{self, ModelShard};
+use super::part::{self, BatchTerms, ModelShard};
 use crate::batch::Batch;
 use crate::error::{Result, invalid};
-use crate::nn::{Init, Keep, MlpEnsemble, Scalar, Shape, Tensors, ThreadPool, TrainStep};
+use crate::nn::{Init, Keep, MlpEnsemble, Net, Scalar, Shape, Shard, Tensors, ThreadPool, TrainStep};
 use crate::rng::Rng;
 
 /// An ensemble in training on some rows.
@@ -28,7 +28,12 @@ pub struct Trainer<'a> {
     stack: MlpEnsemble,
     best: MlpEnsemble,
     bounds: Bounds,
-    shards: Vec<ModelShard>,
+    /// Room for a batch that all threads share.
+    shared: Vec<ModelShard>,
+    /// Room for a batch of each thread's own.
+    own: Vec<Vec<ModelShard>>,
+    /// What each member's last batch gave.
+    terms: Vec<BatchTerms>,
     /// Sums of the gradients of the bounds, upper and lower.
     dbounds: [Vec<f64>; 2],
     state: State,
@@ -118,7 +123,9 @@ impl<'a> Trainer<'a> {
             stack,
             best,
             bounds: Bounds::new(obs + 1, cfg.max_log_var, cfg.min_log_var),
-            shards: Vec::new(),
+            shared: Vec::new(),
+            own: (0..pool.threads()).map(|_| Vec::new()).collect(),
+            terms: vec![BatchTerms::default(); cfg.members],
             dbounds: [vec![0.0; obs + 1], vec![0.0; obs + 1]],
             state: State { best_error: unknown.clone(), last_error: unknown, ..State::default() },
         };
@@ -167,33 +174,58 @@ impl<'a> Trainer<'a> {
     /// negative log-likelihood before it.
     pub fn step_on<'r>(&mut self, rows_of: impl Fn(usize) -> &'r [u32] + Sync) -> Result<f64> {
         let (batch_size, width) = (rows_of(0).len(), self.rows.obs_dim() + 1);
-        part::cut(&mut self.shards, self.stack.shape(), batch_size, &self.pool, self.cfg.beta);
+        let (members, threads, shape) = (self.cfg.members, self.pool.threads(), self.stack.shape());
+        part::cut(&mut self.shared, shape, self.pool.shards(batch_size), self.cfg.beta);
+        for own in &mut self.own {
+            part::cut(own, shape, ThreadPool::shards_of(1, batch_size), self.cfg.beta);
+        }
+        let everywhere = self.shared.iter_mut().chain(self.own.iter_mut().flatten());
+        everywhere.for_each(|shard| shard.set_bounds(&self.bounds));
         self.state.updates += 1;
         let lr = self.cfg.lr_at(self.state.updates);
         let step = TrainStep { decay: &self.cfg.decay, ..TrainStep::new(lr, self.state.updates) };
+        let scale = 1.0 / (batch_size * width) as f32;
+        let (scales, data) = ((&self.scaler, self.targets.as_ref()), self.rows);
+        let pass = |shard: &mut ModelShard, member: usize, net: Net<'_>| {
+            let rows = &rows_of(member)[shard.shard.rows.clone()];
+            shard.load(scales, data, |i| rows[i] as usize);
+            shard.forward(net);
+            shard.backward(net, |_| scale);
+        };
+        // A thread takes members whole, so that their weights, moments and activations stay with one core. Those that do
+        // not come out even are shared row by row.
+        let whole = members - members % threads;
+        let mut lists: Vec<_> = self.own.iter_mut().map(|own| (own, Vec::new())).collect();
+        for (member, (net, terms)) in self.stack.nets_mut().zip(&mut self.terms).take(whole).enumerate() {
+            assert_eq!(rows_of(member).len(), batch_size, "one batch size for all members");
+            lists[member % threads].1.push((member, net, terms));
+        }
+        self.pool.for_each_mut(&mut lists, |_, (shards, list)| {
+            for (member, net, terms) in list {
+                shards.iter_mut().for_each(|shard| pass(shard, *member, net.net()));
+                terms.take(shards);
+                if terms.loss.is_finite() {
+                    let shards: Vec<&Shard> = shards.iter().map(|shard| &shard.shard).collect();
+                    net.train(&shards, &step);
+                }
+            }
+        });
+        for member in whole..members {
+            assert_eq!(rows_of(member).len(), batch_size, "one batch size for all members");
+            let net = self.stack.net(member);
+            self.pool.for_each_mut(&mut self.shared, |_, shard| pass(shard, member, net));
+            self.terms[member].take(&self.shared);
+            if self.terms[member].loss.is_finite() {
+                let shards = &self.shared;
+                self.stack.train(&self.pool, member..member + 1, shards.len(), |i| &shards[i].shard, &step);
+            }
+        }
         let [dmax, dmin] = &mut self.dbounds;
         dmax.fill(0.0);
         dmin.fill(0.0);
         let mut total = 0.0;
-        self.shards.iter_mut().for_each(|shard| shard.set_bounds(&self.bounds));
-        for member in 0..self.cfg.members {
-            let rows = rows_of(member);
-            assert_eq!(rows.len(), batch_size, "one batch size for all members");
-            let (stack, scaler, targets, batch) =
-                (&self.stack, &self.scaler, self.targets.as_ref(), self.rows);
-            let scale = 1.0 / (rows.len() * width) as f32;
-            self.pool.for_each_mut(&mut self.shards, |_, shard| {
-                let mine = &rows[shard.shard.rows.clone()];
-                shard.load((scaler, targets), batch, |i| mine[i] as usize);
-                shard.forward(stack, member);
-                shard.backward(stack, member, |_| scale);
-            });
-            let mut loss = 0.0;
-            for shard in &self.shards {
-                loss = shard.add_loss(loss);
-                shard.add_bound_gradients(dmax, dmin);
-            }
-            loss /= (rows.len() * width) as f64;
+        for (member, terms) in self.terms.iter().enumerate() {
+            let loss = terms.loss / (batch_size * width) as f64;
             if !loss.is_finite() {
                 return Err(invalid!(
                     "the model's loss became {loss} for member {member} at update {} (epoch {}); lower model.ensemble.lr, or \
@@ -203,8 +235,7 @@ impl<'a> Trainer<'a> {
                 ));
             }
             total += loss;
-            let shards = &self.shards;
-            self.stack.train(&self.pool, member..member + 1, shards.len(), |i| &shards[i].shard, &step);
+            terms.add_bound_gradients(dmax, dmin);
         }
         let weight = f64::from(self.cfg.bound_weight);
         let t = self.state.updates;

@@ -58,6 +58,14 @@ pub struct Net<'a> {
     simd: Simd,
 }
 
+/// One network of an ensemble, to run and to train: several threads may each have another of the same ensemble.
+#[derive(Debug)]
+pub struct NetMut<'a> {
+    pub(super) shape: &'a Shape,
+    pub(super) panels: &'a mut [Panel],
+    pub(super) simd: Simd,
+}
+
 impl MlpEnsemble {
     /// Fresh networks; targets start as copies.
     pub fn new(shape: Shape, nets: usize, init: Init, keep: Keep, rng: &mut Rng) -> Self {
@@ -138,6 +146,12 @@ impl MlpEnsemble {
     pub fn net(&self, net: usize) -> Net<'_> {
         let per_net = self.shape.units.len();
         Net { shape: &self.shape, panels: &self.panels[net * per_net..][..per_net], simd: self.simd }
+    }
+
+    /// All networks, each by itself.
+    pub fn nets_mut(&mut self) -> impl Iterator<Item = NetMut<'_>> {
+        let (shape, simd) = (&self.shape, self.simd);
+        self.panels.chunks_exact_mut(shape.units.len()).map(move |panels| NetMut { shape, panels, simd })
     }
 
     /// Copies the weights of network `from` of `other`, which has the same shape, to network `net`.
@@ -326,6 +340,13 @@ impl Field {
             Self::Second => &mut panel.v,
             Self::Target => &mut panel.target,
         }
+    }
+}
+
+impl NetMut<'_> {
+    /// The network as it is now.
+    pub fn net(&self) -> Net<'_> {
+        Net { shape: self.shape, panels: self.panels, simd: self.simd }
     }
 }
 

@@ -38,7 +38,7 @@ pub use jvp::Jvp;
 pub use layer::{Activation, Panel, Weights};
 pub use matmul::{Detected, Simd};
 pub(crate) use matmul::{Kernel, dispatch};
-pub use mlp_ensemble::{Field, Init, Keep, MlpEnsemble, Net};
+pub use mlp_ensemble::{Field, Init, Keep, MlpEnsemble, Net, NetMut};
 pub use packed_matrix::PackedMatrix;
 pub use peak::peak;
 pub use scratch_pool::ScratchPool;

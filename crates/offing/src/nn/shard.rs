@@ -27,8 +27,9 @@ use std::ops::Range;
 
 use super::activations::Activations;
 use super::adam::AdamStep;
-use super::layer::Weights;
-use super::mlp_ensemble::MlpEnsemble;
+use super::layer::{Panel, Weights};
+use super::matmul::Simd;
+use super::mlp_ensemble::{MlpEnsemble, NetMut};
 use super::packed_matrix::PackedMatrix;
 use super::shape::Shape;
 use super::thread_pool::ThreadPool;
@@ -141,11 +142,43 @@ impl MlpEnsemble {
         let (shape, simd, per_net) = (&self.shape, self.simd, self.shape.units.len());
         let panels = &mut self.panels[nets.start * per_net..nets.end * per_net];
         pool.for_each_part_mut(panels, &shape.pair_ends, |first, pair| {
-            let (net, (layer, panel)) = (first / per_net, shape.units[first % per_net]);
-            let gradient = Gradient { count, shard: &shard, net, layer, panel };
-            train_panels(simd, &gradient, (shape.inputs(layer), shape.outputs(layer)), pair, update(layer));
+            let (layer, _) = shape.units[first % per_net];
+            train_pair(
+                (shape, simd),
+                (first / per_net, first % per_net),
+                (count, &shard),
+                pair,
+                update(layer),
+            );
         });
     }
+}
+
+impl NetMut<'_> {
+    /// [`MlpEnsemble::train`] of this network alone, by the calling thread; it is the shards' first.
+    pub fn train(&mut self, shards: &[&Shard], step: &TrainStep<'_>) {
+        let (shape, simd) = (self.shape, self.simd);
+        let mut first = 0;
+        for &end in &shape.pair_ends {
+            let (layer, _) = shape.units[first];
+            let pair = &mut self.panels[first..end];
+            train_pair((shape, simd), (0, first), (shards.len(), &|i| shards[i]), pair, step.update(layer));
+            first = end;
+        }
+    }
+}
+
+/// Trains one or two panels of a layer: those from unit `unit` on, of the shards' network `net`.
+fn train_pair<'s>(
+    (shape, simd): (&Shape, Simd),
+    (net, unit): (usize, usize),
+    (count, shard): (usize, &(dyn Fn(usize) -> &'s Shard + Sync)),
+    pair: &mut [Panel],
+    update: Update,
+) {
+    let (layer, panel) = shape.units[unit];
+    let gradient = Gradient { count, shard, net, layer, panel };
+    train_panels(simd, &gradient, (shape.inputs(layer), shape.outputs(layer)), pair, update);
 }
 
 /// Adam on one network, for losses that are a sum over rows.

@@ -116,8 +116,12 @@ impl ThreadPool {
 
     /// Cuts `rows` rows into shards: as many for each thread, of at most 128 rows, whose activations (of 400 units) just
     /// fit a core's own cache.
-    pub fn shards(&self, rows: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let threads = self.threads();
+    pub fn shards(&self, rows: usize) -> impl Iterator<Item = Range<usize>> + Clone + use<> {
+        Self::shards_of(self.threads(), rows)
+    }
+
+    /// [`ThreadPool::shards`] of a pool of so many threads.
+    pub fn shards_of(threads: usize, rows: usize) -> impl Iterator<Item = Range<usize>> + Clone + use<> {
         let count = (threads * rows.div_ceil(threads * 128)).clamp(1, rows.max(1));
         (0..count).map(move |i| i * rows / count..(i + 1) * rows / count)
     }
@@ -161,13 +165,14 @@ impl ThreadPool {
         let block = ends.last().copied().unwrap_or(0);
         let fits = ends.is_sorted() && block > 0 && items.len().is_multiple_of(block);
         assert!(fits, "ends in order, and whole blocks: {} items, {ends:?}", items.len());
-        let count = items.len() / block * ends.len();
+        let blocks = items.len() / block;
         let base = Base(items.as_mut_ptr());
         let base = &base;
-        self.for_each(count, move |i| {
-            let place = i % ends.len();
+        // Block after block in turn: with as many threads as blocks, each thread always has the same ones.
+        self.for_each(blocks * ends.len(), move |i| {
+            let place = i / blocks;
             let start = if place == 0 { 0 } else { ends[place - 1] };
-            let first = i / ends.len() * block + start;
+            let first = i % blocks * block + start;
             // SAFETY: parts lie inside `items`, whose length is a multiple of `block`, and do not overlap, as `ends` are in
             // order; `for_each` calls with each i once, and `items` stays borrowed until all calls have returned.
             task(first, unsafe { std::slice::from_raw_parts_mut(base.0.add(first), ends[place] - start) });

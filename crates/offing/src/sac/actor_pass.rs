@@ -84,25 +84,23 @@ impl Sac {
         (obs, act): (&Mat, &Mat),
         loss: impl FnOnce(&Mat, &mut Mat) -> T,
     ) -> (Mat, Mat, T) {
-        self.prepare(obs.nrows());
-        let critics = &self.critics;
-        self.pool.for_each_mut(&mut self.shards, |_, shard| {
-            shard.evaluate_at(critics, which, obs.view(), act.view());
-        });
-        let mut q = Mat::zeros((critics.nets(), obs.nrows()));
+        self.evaluate_at(which, obs, act);
+        let mut q = Mat::zeros((self.critics.nets(), obs.nrows()));
         let mut dq = q.clone();
         self.gather_q(&mut q);
         let found = loss(&q, &mut dq);
-        let critics = &self.critics;
-        self.pool.for_each_mut(&mut self.shards, |_, shard| shard.input_gradient(critics, which, &dq));
+        let width = obs.ncols() + act.ncols();
+        self.for_critics(|j, critic, pass| {
+            let first = pass.rows.start;
+            pass.backward_to_input(critic, which, 0..width, |i| dq[[j, first + i]]);
+        });
         let (mut dobs, mut dact) = (Mat::zeros(obs.dim()), Mat::zeros(act.dim()));
         for shard in &self.shards {
-            let width = obs.ncols() + act.ncols();
-            for (i, row) in shard.rows().enumerate() {
-                let pair = &shard.dinput[i * width..][..width];
-                dobs.row_mut(row).iter_mut().zip(pair).for_each(|(to, d)| *to = *d);
-                dact.row_mut(row).iter_mut().zip(&pair[obs.ncols()..]).for_each(|(to, d)| *to = *d);
-            }
+            shard.each_input_gradient(|row, gradient| {
+                let (mut dobs, mut dact) = (dobs.row_mut(row), dact.row_mut(row));
+                let all = dobs.iter_mut().chain(&mut dact);
+                all.enumerate().for_each(|(col, to)| *to += gradient(col));
+            });
         }
         (dobs, dact, found)
     }

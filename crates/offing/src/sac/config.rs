@@ -49,7 +49,7 @@ pub struct SacConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub critic_output_scale: Option<f32>,
     /// Evaluate and save an average of the actor's weights: this share of the new ones at every step. Without it, the
-    /// weights themselves. Landfall only.
+    /// weights themselves, or what `unroll.average` makes it. Landfall only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor_average: Option<f32>,
 }

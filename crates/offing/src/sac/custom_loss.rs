@@ -36,22 +36,12 @@ impl Sac {
         act: &Mat,
         loss: impl FnOnce(&Mat, &mut Mat) -> f64,
     ) -> f64 {
-        self.prepare(obs.nrows());
-        let critics = &self.critics;
-        self.pool.for_each_mut(&mut self.shards, |_, shard| {
-            shard.evaluate_at(critics, Weights::Current, obs.view(), act.view());
-        });
-        let mut q = Mat::zeros((critics.nets(), obs.nrows()));
+        self.evaluate_at(Weights::Current, obs, act);
+        let mut q = Mat::zeros((self.critics.nets(), obs.nrows()));
         let mut dq = q.clone();
         self.gather_q(&mut q);
         let loss = loss(&q, &mut dq);
-        self.pool.for_each_mut(&mut self.shards, |_, shard| {
-            let rows = shard.rows();
-            for (net, dq) in shard.critics.nets.iter_mut().zip(dq.rows()) {
-                rows.clone().enumerate().for_each(|(i, row)| net.dout.set(i, 0, dq[row]));
-            }
-            shard.critics.backward(critics, 0);
-        });
+        self.for_critics(|j, critic, pass| pass.backward(critic, dq.row(j)));
         self.train_critics(None);
         loss
     }
@@ -87,13 +77,11 @@ impl Sac {
         loss: impl FnOnce(&ActorTerms, &mut ActorTerms) -> f64,
     ) -> f64 {
         self.prepare(obs.nrows());
-        let (actor, critics) = (&self.actor.net, &self.critics);
-        self.pool.for_each_mut(&mut self.shards, |_, shard| {
-            shard.sample(actor, obs.view(), noise);
-            shard.evaluate(critics, Weights::Current);
-        });
+        let actor = &self.actor.net;
+        self.pool.for_each_mut(&mut self.shards, |_, shard| shard.sample(actor, obs.view(), noise));
+        self.evaluate(Weights::Current);
         let act_dim = self.actor.act_dim();
-        let mut terms = ActorTerms::zeros(obs.nrows(), act_dim, critics.nets());
+        let mut terms = ActorTerms::zeros(obs.nrows(), act_dim, self.critics.nets());
         let mut gradients = terms.clone();
         self.gather_q(&mut terms.q);
         for shard in &self.shards {
@@ -106,9 +94,24 @@ impl Sac {
             }
         }
         let loss = loss(&terms, &mut gradients);
-        self.pool.for_each_mut(&mut self.shards, |_, shard| shard.actor_backward(actor, critics, &gradients));
+        let actions = self.action_columns();
+        self.for_critics(|j, critic, pass| {
+            let first = pass.rows.start;
+            pass.backward_to_input(critic, Weights::Current, actions.clone(), |i| {
+                gradients.q[[j, first + i]]
+            });
+        });
+        let actor = &self.actor.net;
+        self.pool.for_each_mut(&mut self.shards, |_, shard| shard.actor_backward(actor, &gradients));
         self.train_actor();
         loss
+    }
+
+    /// Runs all critics at given rows.
+    pub(super) fn evaluate_at(&mut self, which: Weights, obs: &Mat, act: &Mat) {
+        self.prepare(obs.nrows());
+        self.pool.for_each_mut(&mut self.shards, |_, shard| shard.load_pairs(obs.view(), act.view()));
+        self.evaluate(which);
     }
 
     /// Puts the critics' last values into `q`, critics × rows.

@@ -44,10 +44,12 @@ use ndarray::{Array1, ArrayView2};
 
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result, invalid};
-use crate::nn::{Activation, Init, Keep, MlpEnsemble, Noise, Scalar, Shape, ThreadPool, TrainStep, Weights};
+use crate::nn::{
+    Activation, Init, Keep, MlpEnsemble, Net, Noise, Scalar, Shape, ThreadPool, TrainStep, Weights,
+};
 use crate::rng::Rng;
 use grouped_step::Groups;
-use shard::{UpdateContext, UpdateShard};
+use shard::{CriticPass, UpdateContext, UpdateShard};
 
 /// An actor, its critics with their targets, a temperature, and their optimisers.
 #[derive(Debug)]
@@ -211,7 +213,8 @@ impl Sac {
 
     /// y = r + γ (1 − d) (min_j Q̄_j(s', a') − α log π(a'|s')), a' ~ π.
     pub fn td_target(&mut self, batch: &Batch, noise: Noise<'_>) -> Array1<f32> {
-        self.for_shards(batch, |shard, context| shard.td_target(context, noise));
+        self.evaluate_next(batch, noise);
+        self.for_shards(batch, |shard, context| shard.td_target(context));
         self.shards.iter().flat_map(|s| s.y.iter().copied()).collect()
     }
 
@@ -219,19 +222,23 @@ impl Sac {
     pub fn critic_step(&mut self, batch: &Batch, y: &Array1<f32>) -> f64 {
         assert_eq!(y.len(), batch.len(), "one target a row");
         let rows = RowFactors::of(None, batch.len());
-        self.for_shards(batch, |shard, context| {
+        self.for_shards(batch, |shard, _| {
             let y = y.slice(ndarray::s![shard.rows()]);
             shard.y.iter_mut().zip(y).for_each(|(to, y)| *to = *y);
-            shard.critic_pass(context, &rows);
+            shard.load_pairs(batch.obs.view(), batch.act.view());
         });
-        self.train_critics(None);
-        self.critic_error(batch.len(), &rows)
+        self.towards_targets(batch.len(), &rows, None)
     }
 
     /// One step of the actor on mean (α log π(ã|s) − min_j Q_j(s, ã)), ã ~ π. For other losses, see
     /// [`Sac::actor_step_with`].
     pub fn actor_step(&mut self, batch: &Batch, noise: Noise<'_>) -> Losses {
-        self.for_shards(batch, |shard, context| shard.actor_pass(context, noise));
+        self.for_shards(batch, |shard, context| shard.sample(context.actor, batch.obs.view(), noise));
+        self.evaluate(Weights::Current);
+        self.shards.iter_mut().for_each(UpdateShard::find_smallest);
+        let actions = self.action_columns();
+        self.for_critics(|j, critic, pass| pass.backward_from_smallest(critic, j, actions.clone()));
+        self.for_shards(batch, |shard, context| shard.actor_pass(context));
         self.train_actor();
         let (mut log_prob, mut q) = (0.0, 0.0);
         for shard in &self.shards {
@@ -275,14 +282,45 @@ impl Sac {
         self.q_values(which, obs, act).fold_axis(ndarray::Axis(0), f32::INFINITY, |a, b| a.min(*b))
     }
 
-    /// td_target, critic_step and sync_targets in two passes over the batch instead of four; the same bits.
+    /// td_target, critic_step and sync_targets, with fewer passes over the weights; the same bits.
     fn fused_critic_step(&mut self, batch: &Batch, noise: Noise<'_>, rows: &RowFactors) -> f64 {
+        self.evaluate_next(batch, noise);
         self.for_shards(batch, |shard, context| {
-            shard.td_target(context, noise);
-            shard.critic_pass(context, rows);
+            shard.td_target(context);
+            shard.load_pairs(batch.obs.view(), batch.act.view());
         });
-        self.train_critics(Some(self.cfg.tau));
-        self.critic_error(batch.len(), rows)
+        self.towards_targets(batch.len(), rows, Some(self.cfg.tau))
+    }
+
+    /// The target critics at (s', a'), a' ~ π.
+    fn evaluate_next(&mut self, batch: &Batch, noise: Noise<'_>) {
+        self.for_shards(batch, |shard, context| shard.sample(context.actor, batch.next_obs.view(), noise));
+        self.evaluate(Weights::Target);
+    }
+
+    /// One step of all critics at their input towards the shards' targets; returns the mean squared error before it.
+    fn towards_targets(&mut self, size: usize, rows: &RowFactors, tau: Option<f32>) -> f64 {
+        self.for_critics(|_, critic, pass| pass.squared_error(critic, size, rows));
+        self.train_critics(tau);
+        self.critic_error(size, rows)
+    }
+
+    /// Runs all critics at their input.
+    fn evaluate(&mut self, which: Weights) {
+        self.for_critics(|_, critic, pass| pass.forward(critic, which));
+    }
+
+    /// The columns of the critics' input that are actions.
+    fn action_columns(&self) -> std::ops::Range<usize> {
+        self.actor.obs_dim()..self.critics.shape().inputs(0)
+    }
+
+    /// Calls `work(j, critic, pass)` for each critic and shard.
+    fn for_critics(&mut self, work: impl Fn(usize, Net<'_>, &mut CriticPass<'_>) + Sync) {
+        let (critics, count) = (&self.critics, self.critics.nets());
+        // Critic by critic within a shard: with as many threads as critics, each thread always has the same ones.
+        let mut passes: Vec<_> = self.shards.iter_mut().flat_map(UpdateShard::passes).collect();
+        self.pool.for_each_mut(&mut passes, |i, pass| work(i % count, critics.net(i % count), pass));
     }
 
     fn train_critics(&mut self, tau: Option<f32>) {
@@ -334,7 +372,6 @@ impl Sac {
         self.prepare(batch.len());
         let context = UpdateContext {
             actor: &self.actor.net,
-            critics: &self.critics,
             batch,
             alpha: self.alpha() as f32,
             gamma: self.cfg.gamma as f32,

@@ -1,16 +1,16 @@
-//! One thread's shard of a batch: everything in an update that concerns single rows.
+//! A shard of a batch: everything in an update that concerns single rows.
 //!
-//! Sampling, targets, losses and the way back through whole networks never look at another row, so a shard runs them
-//! from end to end without waiting for other threads. Actor and critics feed each other here, which a loss of single
+//! Sampling, targets and losses never look at another row, so threads take shards. Critics never look at each other but
+//! for the smallest, so threads take (critic, shard) pairs. Actor and critics feed each other here, which a loss of single
 //! rows of one network (`nn::Fitter`) cannot say.
 
 use std::ops::Range;
 
-use ndarray::ArrayView2;
+use ndarray::{ArrayView1, ArrayView2};
 
 use super::{ActorTerms, RowFactors, Sac};
-use crate::batch::{Batch, Mat};
-use crate::nn::{MlpEnsemble, Noise, PackedMatrix, Shard, TanhGaussianHead, Weights};
+use crate::batch::Batch;
+use crate::nn::{Activations, MlpEnsemble, Net, Noise, PackedMatrix, Shard, TanhGaussianHead, Weights};
 
 /// Rows of the batch, with room for all that is computed from them.
 #[derive(Debug)]
@@ -24,20 +24,40 @@ pub(super) struct UpdateShard {
     pub(super) q: Vec<f32>,
     /// The critics' target y.
     pub(super) y: Vec<f32>,
-    /// ∂loss/∂(s, a), in the order of the rows of the critic at work.
-    dpair: PackedMatrix,
+    /// Each row's smallest critic.
+    smallest: Vec<u32>,
+    /// Each critic's way back.
+    back: Vec<InputGradient>,
     /// ∂loss/∂a, flat.
     dact: Vec<f32>,
-    /// ∂loss/∂(s, a), flat.
-    pub(super) dinput: Vec<f32>,
-    /// The rows whose gradient flows through the critic at work.
-    chosen: Vec<u32>,
+}
+
+/// A loss's gradient at one critic's input.
+#[derive(Clone, Debug)]
+struct InputGradient {
+    /// The rows that have one.
+    rows: Vec<u32>,
+    /// ∂loss/∂(s, a) of these rows.
+    dpair: PackedMatrix,
+}
+
+/// One critic at the rows of one shard. Threads take critics, not rows, through forward and backward passes where there
+/// are enough of them: a critic's weights, moments and activations then stay with one core.
+pub(super) struct CriticPass<'a> {
+    /// Which rows of the batch.
+    pub(super) rows: Range<usize>,
+    /// Q of each row.
+    pub(super) q: &'a mut [f32],
+    y: &'a [f32],
+    smallest: &'a [u32],
+    x: &'a PackedMatrix,
+    net: &'a mut Activations,
+    back: &'a mut InputGradient,
 }
 
 /// What all shards of one update share.
 pub(super) struct UpdateContext<'a> {
     pub(super) actor: &'a MlpEnsemble,
-    pub(super) critics: &'a MlpEnsemble,
     pub(super) batch: &'a Batch,
     pub(super) alpha: f32,
     pub(super) gamma: f32,
@@ -51,17 +71,25 @@ pub(super) struct UpdateContext<'a> {
 impl UpdateShard {
     pub(super) fn new(sac: &Sac, rows: Range<usize>) -> Self {
         let (n, act, critics) = (rows.len(), sac.actor.act_dim(), sac.critics.nets());
+        let dpair = PackedMatrix::new(n, sac.actor.obs_dim() + act);
         Self {
             actor: Shard::new(sac.actor.net.shape(), rows.clone(), 1),
             critics: Shard::new(sac.critics.shape(), rows, critics),
             head: TanhGaussianHead::new(n, act, sac.actor.log_std()),
             q: vec![0.0; n * critics],
             y: vec![0.0; n],
-            dpair: PackedMatrix::new(n, sac.actor.obs_dim() + act),
+            smallest: vec![0; n],
+            back: vec![InputGradient { rows: Vec::with_capacity(n), dpair }; critics],
             dact: vec![0.0; n * act],
-            dinput: Vec::new(),
-            chosen: Vec::with_capacity(n),
         }
+    }
+
+    /// All critics at these rows, each by itself.
+    pub(super) fn passes(&mut self) -> impl Iterator<Item = CriticPass<'_>> {
+        let Self { critics: Shard { rows, x, nets }, q, y, smallest, back, .. } = self;
+        let (n, rows, x, y, smallest) = (y.len(), &*rows, &*x, &**y, &**smallest);
+        let each = q.chunks_exact_mut(n.max(1)).zip(nets).zip(back);
+        each.map(move |((q, net), back)| CriticPass { rows: rows.clone(), q, y, smallest, x, net, back })
     }
 
     /// Which rows of the batch.
@@ -69,10 +97,8 @@ impl UpdateShard {
         self.actor.rows.clone()
     }
 
-    /// y = r + γ (1 − d) (min_j Q̄_j(s', a') − α log π(a'|s')), a' ~ π.
-    pub(super) fn td_target(&mut self, c: &UpdateContext<'_>, noise: Noise<'_>) {
-        self.sample(c.actor, c.batch.next_obs.view(), noise);
-        self.evaluate(c.critics, Weights::Target);
+    /// y = r + γ (1 − d) (min_j Q̄_j(s', a') − α log π(a'|s')), where the critics' last values are the Q̄_j(s', a').
+    pub(super) fn td_target(&mut self, c: &UpdateContext<'_>) {
         for (i, row) in self.rows().enumerate() {
             let bonus = if c.entropy_in_target { c.alpha * self.head.log_prob[i] } else { 0.0 };
             let going_on = if c.batch.done[row] { 0.0 } else { c.gamma };
@@ -86,52 +112,34 @@ impl UpdateShard {
         }
     }
 
-    /// The critics at the batch's own actions, and the gradient of mean f·(Q_j − y)² on its way back; f is the row's factor.
-    pub(super) fn critic_pass(&mut self, c: &UpdateContext<'_>, rows: &RowFactors) {
-        self.evaluate_at(c.critics, Weights::Current, c.batch.obs.view(), c.batch.act.view());
-        let (n, scale) = (self.y.len(), 2.0 / c.batch.len() as f32);
-        let first = rows.first.saturating_sub(self.rows().start).min(n);
-        let parts = [(0..first, scale * rows.factors[0]), (first..n, scale * rows.factors[1])];
-        for (j, net) in self.critics.nets.iter_mut().enumerate() {
-            for (part, scale) in parts.clone() {
-                let pairs = self.q[j * n..][part.clone()].iter().zip(&self.y[part.clone()]);
-                for (i, (q, y)) in part.zip(pairs) {
-                    net.dout.set(i, 0, scale * (q - y));
-                }
-            }
+    /// Notes each row's smallest critic; of equals, the first.
+    pub(super) fn find_smallest(&mut self) {
+        let n = self.y.len();
+        for (i, smallest) in self.smallest.iter_mut().enumerate() {
+            let q = |j: usize| self.q[j * n + i];
+            *smallest = (0..self.back.len()).fold(0, |best, j| if q(j) < q(best) { j } else { best }) as u32;
         }
-        self.critics.backward(c.critics, 0);
     }
 
-    /// The gradient of mean (α log π(ã|s) − min_j Q_j(s, ã)), ã ~ π, on its way back through the actor.
-    pub(super) fn actor_pass(&mut self, c: &UpdateContext<'_>, noise: Noise<'_>) {
-        self.sample(c.actor, c.batch.obs.view(), noise);
-        self.evaluate(c.critics, Weights::Current);
+    /// The gradient of mean (α log π(ã|s) − min_j Q_j(s, ã)) on its way back through the actor, after the critics' way
+    /// back from −Q.
+    pub(super) fn actor_pass(&mut self, c: &UpdateContext<'_>) {
         self.dact.fill(0.0);
-        let (n, scale) = (self.y.len(), 1.0 / c.batch.len() as f32);
-        // A row's gradient flows through its smallest critic only; the first of equals counts.
-        let is_smallest = |q: &[f32], j: usize, i: usize| {
-            let mine = q[j * n + i];
-            q[i..].iter().step_by(n).enumerate().all(|(k, &q)| if k < j { mine < q } else { mine <= q })
-        };
-        self.add_action_gradient(c.critics, |q, j, i| if is_smallest(q, j, i) { -1.0 } else { 0.0 });
-        self.head.gradient(n, scale, |_| c.alpha, &self.dact, &mut self.actor.nets[0].dout);
+        self.add_action_gradient();
+        let scale = 1.0 / c.batch.len() as f32;
+        let dout = &mut self.actor.nets[0].dout;
+        self.head.gradient(self.y.len(), scale, |_| c.alpha, &self.dact, dout);
         self.actor.backward(c.actor, 0);
     }
 
-    /// Takes the gradients of any loss at what [`UpdateShard::sample`] and [`UpdateShard::evaluate`] gave back through the
-    /// actor.
-    pub(super) fn actor_backward(
-        &mut self,
-        actor: &MlpEnsemble,
-        critics: &MlpEnsemble,
-        gradients: &ActorTerms,
-    ) {
+    /// Takes the gradients of any loss at what [`UpdateShard::sample`] and the critics gave back through the actor, after
+    /// the critics' way back.
+    pub(super) fn actor_backward(&mut self, actor: &MlpEnsemble, gradients: &ActorTerms) {
         let (rows, act_dim) = (self.rows(), gradients.act.ncols());
         for (to, from) in self.dact.iter_mut().zip(gradients.act.slice(ndarray::s![rows.clone(), ..])) {
             *to = *from;
         }
-        self.add_action_gradient(critics, |_, j, i| gradients.q[[j, rows.start + i]]);
+        self.add_action_gradient();
         let dout = &mut self.actor.nets[0].dout;
         self.head.gradient(rows.len(), 1.0, |i| gradients.log_prob[rows.start + i], &self.dact, dout);
         for (i, row) in rows.enumerate() {
@@ -153,78 +161,29 @@ impl UpdateShard {
         self.critics.x.load_flat(&self.head.act, self.critics.x.cols() - obs.ncols(), obs.ncols());
     }
 
-    /// Runs all critics at given rows.
-    pub(super) fn evaluate_at(
-        &mut self,
-        critics: &MlpEnsemble,
-        which: Weights,
-        obs: ArrayView2<'_, f32>,
-        act: ArrayView2<'_, f32>,
-    ) {
+    /// Makes given rows the critics' input.
+    pub(super) fn load_pairs(&mut self, obs: ArrayView2<'_, f32>, act: ArrayView2<'_, f32>) {
         let (n, first) = (self.y.len(), self.rows().start);
         self.critics.x.load(obs, first, n, 0);
         self.critics.x.load(act, first, n, obs.ncols());
-        self.evaluate(critics, which);
     }
 
-    /// Runs all critics at their input.
-    pub(super) fn evaluate(&mut self, critics: &MlpEnsemble, which: Weights) {
-        self.critics.forward(critics, 0, which);
-        let n = self.y.len();
-        for (j, net) in self.critics.nets.iter().enumerate() {
-            net.out.store_flat(&mut self.q[j * n..][..n], 1, 0);
-        }
-    }
-
-    /// Fills `dinput` with the gradient at (s, a), where `dq` is ∂loss/∂Q of all rows of the batch, critics × rows.
-    pub(super) fn input_gradient(&mut self, critics: &MlpEnsemble, which: Weights, dq: &Mat) {
-        let (rows, width) = (self.rows(), self.critics.x.cols());
-        self.dinput.clear();
-        self.dinput.resize(rows.len() * width, 0.0);
-        for j in 0..self.critics.nets.len() {
-            self.go_back(critics, which, j, 0..width, |_, i| dq[[j, rows.start + i]]);
-            for (i, &row) in self.chosen.iter().enumerate() {
-                let to = &mut self.dinput[row as usize * width..][..width];
-                to.iter_mut().enumerate().for_each(|(col, to)| *to += self.dpair.get(i, col));
+    /// Calls `add(row, gradient)` with the row of the batch and ∂loss/∂(s, a), by column, for each row of each critic's way back.
+    pub(super) fn each_input_gradient(&self, mut add: impl FnMut(usize, &dyn Fn(usize) -> f32)) {
+        for InputGradient { rows, dpair } in &self.back {
+            for (i, &row) in rows.iter().enumerate() {
+                add(self.actor.rows.start + row as usize, &|col| dpair.get(i, col));
             }
         }
     }
 
-    /// Takes critic `j` back to columns `cols` of its input, for the rows alone where `dq(q, i)`, ∂loss/∂Q_j of row i, is not
-    /// 0: they are `chosen`, and `dpair` has a row for each.
-    fn go_back(
-        &mut self,
-        critics: &MlpEnsemble,
-        which: Weights,
-        j: usize,
-        cols: Range<usize>,
-        dq: impl Fn(&[f32], usize) -> f32,
-    ) {
-        let net = &mut self.critics.nets[j];
-        self.chosen.clear();
-        for i in 0..self.y.len() {
-            let dq = dq(&self.q, i);
-            if dq != 0.0 {
-                net.dout.set(self.chosen.len(), 0, dq);
-                self.chosen.push(i as u32);
-            }
-        }
-        if !self.chosen.is_empty() {
-            let (of, rows) = (critics.net(j), self.chosen.len());
-            net.backward_by(of, which, rows, Some(&self.chosen));
-            net.input_gradient_by(of, which, rows, cols, &mut self.dpair);
-        }
-    }
-
-    /// Adds the gradient at the actions to `dact`, where `dq(q, j, i)` is ∂loss/∂Q_j of row i. Each critic is taken back for
-    /// the rows with a gradient alone: with the smallest critic's, that is once for each row, whatever the number of critics.
-    fn add_action_gradient(&mut self, critics: &MlpEnsemble, dq: impl Fn(&[f32], usize, usize) -> f32) {
-        let actions = self.actor.x.cols()..self.critics.x.cols();
-        for j in 0..self.critics.nets.len() {
-            self.go_back(critics, Weights::Current, j, actions.clone(), |q, i| dq(q, j, i));
-            for (i, &row) in self.chosen.iter().enumerate() {
-                let dact = &mut self.dact[row as usize * actions.len()..][..actions.len()];
-                dact.iter_mut().zip(actions.clone()).for_each(|(to, col)| *to += self.dpair.get(i, col));
+    /// Adds the gradient at the actions to `dact`.
+    fn add_action_gradient(&mut self) {
+        let (obs, width) = (self.actor.x.cols(), self.critics.x.cols() - self.actor.x.cols());
+        for InputGradient { rows, dpair } in &self.back {
+            for (i, &row) in rows.iter().enumerate() {
+                let dact = &mut self.dact[row as usize * width..][..width];
+                dact.iter_mut().enumerate().for_each(|(j, to)| *to += dpair.get(i, obs + j));
             }
         }
     }
@@ -232,5 +191,64 @@ impl UpdateShard {
     /// min_j Q_j of row i of this shard; NaN only if all are.
     pub(super) fn smallest_q(&self, i: usize) -> f32 {
         self.q[i..].iter().step_by(self.y.len()).copied().fold(f32::NAN, f32::min)
+    }
+}
+
+impl CriticPass<'_> {
+    /// Runs the critic at its input.
+    pub(super) fn forward(&mut self, critic: Net<'_>, which: Weights) {
+        self.net.forward(critic, which, self.x, self.rows.len());
+        self.net.out.store_flat(self.q, 1, 0);
+    }
+
+    /// Runs the critic at its input, and takes the gradient of mean f·(Q − y)² back; f is the row's factor, the mean over
+    /// `size` rows.
+    pub(super) fn squared_error(&mut self, critic: Net<'_>, size: usize, rows: &RowFactors) {
+        self.forward(critic, Weights::Current);
+        let (n, scale) = (self.rows.len(), 2.0 / size as f32);
+        let first = rows.first.saturating_sub(self.rows.start).min(n);
+        for (part, scale) in [(0..first, scale * rows.factors[0]), (first..n, scale * rows.factors[1])] {
+            for i in part {
+                self.net.dout.set(i, 0, scale * (self.q[i] - self.y[i]));
+            }
+        }
+        self.net.backward(critic, n, None);
+    }
+
+    /// Takes ∂loss/∂Q, one number for each row of the batch, back through the critic.
+    pub(super) fn backward(&mut self, critic: Net<'_>, dq: ArrayView1<'_, f32>) {
+        self.rows.clone().enumerate().for_each(|(i, row)| self.net.dout.set(i, 0, dq[row]));
+        self.net.backward(critic, self.rows.len(), None);
+    }
+
+    /// Takes −Q back to the action, for the rows where this critic, number `j`, is the smallest: a row's gradient flows
+    /// through that one only, so all critics together take as long as one.
+    pub(super) fn backward_from_smallest(&mut self, critic: Net<'_>, j: usize, actions: Range<usize>) {
+        let smallest = self.smallest;
+        let dq = |i: usize| if smallest[i] as usize == j { -1.0 } else { 0.0 };
+        self.backward_to_input(critic, Weights::Current, actions, dq);
+    }
+
+    /// Takes the critic back to columns `cols` of its input, for the rows alone where `dq(i)`, ∂loss/∂Q of row i, is not 0.
+    pub(super) fn backward_to_input(
+        &mut self,
+        critic: Net<'_>,
+        which: Weights,
+        cols: Range<usize>,
+        dq: impl Fn(usize) -> f32,
+    ) {
+        let InputGradient { rows: chosen, dpair } = &mut *self.back;
+        chosen.clear();
+        for i in 0..self.rows.len() {
+            let dq = dq(i);
+            if dq != 0.0 {
+                self.net.dout.set(chosen.len(), 0, dq);
+                chosen.push(i as u32);
+            }
+        }
+        if !chosen.is_empty() {
+            self.net.backward_by(critic, which, chosen.len(), Some(chosen));
+            self.net.input_gradient_by(critic, which, chosen.len(), cols, dpair);
+        }
     }
 }

@@ -92,6 +92,9 @@ pub struct UnrollConfig {
     /// Which expectile of their targets the critics learn: 0.5 is the mean, less is wary of returns that only some members of
     /// the model, or some draws of the noise, bring.
     pub expectile: f32,
+    /// Evaluated and saved policies are averages of the actor's weights, over this share of the updates through the model:
+    /// single policies fall now and then where their average does not. 0 takes the weights as they are.
+    pub average: f64,
     /// Weight of the critics' mean loss on logged rows beside that on imagined ones, which has the rest. Without it, all rows
     /// count alike.
     pub logged_weight: Option<f32>,
@@ -146,6 +149,7 @@ impl Default for UnrollConfig {
             lambda: 0.95,
             noise: 0.0,
             expectile: 0.5,
+            average: 0.0,
             logged_weight: None,
             despite_bad_model: false,
         }
@@ -156,6 +160,12 @@ impl UnrollConfig {
     /// Trajectories that begin at states of the log.
     pub(super) fn logged(&self) -> usize {
         self.starts - (self.starts as f64 * self.own_states) as usize
+    }
+
+    /// The share of new weights in the average at every one of so many updates.
+    pub(super) fn average_rate(&self, updates: u64) -> Option<f32> {
+        let over = self.average * updates as f64;
+        (over > 0.0).then(|| (1.0 / over).min(1.0) as f32)
     }
 }
 

@@ -68,11 +68,12 @@ impl Algorithm for LandfallConfig {
             own.unwrap_or(""),
         )?;
         ensure(self.unroll.length > 0, "unroll.length", "at least 1", self.unroll.length)?;
-        let UnrollConfig { lambda, noise, own_states, gather_every, expectile, .. } = self.unroll;
+        let UnrollConfig { lambda, noise, own_states, gather_every, expectile, average, .. } = self.unroll;
         let between = expectile > 0.0 && expectile < 1.0;
         ensure(between, "unroll.expectile", "a number between 0 and 1", expectile)?;
         ensure(noise >= 0.0 && noise.is_finite(), "unroll.noise", "a number from 0", noise)?;
         ensure((0.0..=1.0).contains(&own_states), "unroll.own_states", "a number from 0 to 1", own_states)?;
+        ensure((0.0..=1.0).contains(&average), "unroll.average", "a number from 0 to 1", average)?;
         ensure(gather_every > 0, "unroll.gather_every", "at least 1", gather_every)?;
         ensure((0.0..=1.0).contains(&lambda), "unroll.lambda", "a number from 0 to 1", lambda)?;
         let lr = self.warm_start.lr;
@@ -109,7 +110,9 @@ impl Algorithm for LandfallConfig {
             false => Standardiser::identity(obs_dim),
         };
         let returns = Returns::of(data, self.sac.gamma);
-        let sac = self.sac.over(self.train.steps.saturating_sub(warm_start.steps));
+        let updates = self.train.steps.saturating_sub(warm_start.steps);
+        let mut sac = self.sac.over(updates);
+        sac.actor_average = sac.actor_average.or(self.unroll.average_rate(updates));
         let mut agent = Sac::new(&sac, obs_dim, act_dim, session.pool, &mut session.rng("init", 0))?;
         let centred = agent.actor.clone().centred_on(&data.rows.act);
         agent.set_actor(&centred);
@@ -202,6 +205,7 @@ impl Algorithm for LandfallConfig {
                 found.guard(&scored);
             }
             found.check(step.index)?;
+            let is_last = step.index + 1 == self.train.steps;
             let losses = Losses { critic: found.critic, actor: found.actor, q: found.q, ..Losses::default() };
             let policy =
                 || standardiser.fold(&if warm { state.agent.actor.clone() } else { state.agent.policy() });
@@ -214,14 +218,16 @@ impl Algorithm for LandfallConfig {
                 {
                     state.picked = Some(Picked { estimate, policy: evaluated.clone() });
                 }
-                let is_last = step.index + 1 == self.train.steps;
                 if let Some(better) = self.instead(&state.picked).filter(|_| is_last) {
                     evaluated = better.clone();
                     metrics = self.metrics(session, models, &evaluated, &state.found, &returns)?;
                 }
                 train.evaluate(&evaluated, metrics)?;
             }
-            train.show_policy(|| Ok(policy()))?;
+            train.show_policy(|| {
+                let instead = self.instead(&state.picked).filter(|_| is_last);
+                Ok(instead.cloned().unwrap_or_else(policy))
+            })?;
         }
         let last = || standardiser.fold(&state.agent.policy());
         let policy = self.instead(&state.picked).cloned().unwrap_or_else(last);

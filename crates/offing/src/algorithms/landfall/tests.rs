@@ -185,10 +185,18 @@ fn weights_have_mean_one_and_grow_with_the_advantage() {
 fn landfall_config(steps: u64) -> LandfallConfig {
     let ModelBasedSacConfig { train, mut model, sac, .. } = small(penalise(), "sumo", steps);
     model.ensemble = EnsembleConfig { layer_norm: true, ..model.ensemble };
-    let sac = SacConfig { critics: 3, critic_layer_norm: true, actor_average: Some(0.01), ..sac };
+    let sac = SacConfig { critics: 3, critic_layer_norm: true, ..sac };
     let warm_start = WarmStart { steps: steps / 4, ..WarmStart::default() };
-    let unroll = UnrollConfig { starts: 64, noise: 0.1, ..UnrollConfig::default() };
+    let unroll = UnrollConfig { starts: 64, noise: 0.1, average: 0.5, ..UnrollConfig::default() };
     LandfallConfig { train, model, sac, warm_start, unroll, ..LandfallConfig::default() }
+}
+
+#[test]
+fn the_average_spans_its_share_of_the_updates() {
+    let rate = |average, updates| UnrollConfig { average, ..UnrollConfig::default() }.average_rate(updates);
+    assert_eq!(rate(0.2, 9000), Some(1.0 / 1800.0));
+    assert_eq!(rate(0.2, 3), Some(1.0), "less than an update: the weights themselves");
+    assert_eq!([rate(0.0, 9000), rate(0.2, 0)], [None, None]);
 }
 
 #[test]
