@@ -9,12 +9,14 @@ use super::kernels::Kernel;
 use super::layout::{FAN, MAX_LEAF_PAIRS, MAX_NODE_PAIRS};
 use super::walk::{Job, Walker};
 
-/// Walks that take turns in the first phase.
+/// Walks that take turns in the first phase of a group.
 const TEAM: usize = 8;
+/// Walks that take turns when there is no second phase: nobody else brings their nodes into the caches.
+const TEAM_ALONE: usize = 24;
 /// A walk whose bound has not moved for this many steps goes on with the group.
 const PATIENCE: u32 = 24;
 /// Groups smaller than this are not worth the second phase.
-const ALONE: usize = 32;
+const ALONE: usize = 200;
 
 /// A group of queries and what they share.
 #[derive(Debug)]
@@ -106,11 +108,11 @@ impl<'q> Group<'q> {
         // Few queries share too little, and a walk below some node is short.
         let task = &self.walkers[0].job.task;
         let alone = count < ALONE || task.root.is_some();
-        let patience = if alone { u32::MAX } else { PATIENCE };
+        let (patience, size) = if alone { (u32::MAX, TEAM_ALONE) } else { (PATIENCE, TEAM) };
         let mut open = Vec::with_capacity(count);
-        for start in (0..count).step_by(TEAM) {
-            let team = &mut self.walkers[start..(start + TEAM).min(count)];
-            let mut live: [bool; TEAM] = std::array::from_fn(|i| i < team.len());
+        for start in (0..count).step_by(size) {
+            let team = &mut self.walkers[start..(start + size).min(count)];
+            let mut live: [bool; TEAM_ALONE] = std::array::from_fn(|i| i < team.len());
             while live.contains(&true) {
                 for (i, (w, live)) in team.iter_mut().zip(&mut live).enumerate().filter(|t| *t.1.1) {
                     // SAFETY: the caller vouches for the processor.

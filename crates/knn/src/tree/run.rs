@@ -64,9 +64,10 @@ impl Tree {
         in_order(lists)
     }
 
-    /// Queries one task takes: enough tasks to balance, enough queries to share caches.
+    /// Queries one task takes: enough tasks to balance threads, enough queries to share caches.
     fn piece(&self, count: usize) -> usize {
-        count.div_ceil(4 * self.pool.width()).clamp(4, GROUP)
+        let tasks = if self.pool.width() == 1 { 1 } else { 4 * self.pool.width() };
+        count.div_ceil(tasks).clamp(4, GROUP)
     }
 
     /// A query made ready.
