@@ -16,6 +16,8 @@
 //! assert!(error < 0.3, "{error}");
 //! ```
 
+use std::sync::OnceLock;
+
 use ndarray::{Array1, Array3, s};
 
 use super::config::EnsembleConfig;
@@ -29,7 +31,7 @@ use crate::batch::{Batch, Mat};
 use crate::error::{Result, invalid, require};
 use crate::nn::{
     Activation, Activations, Keep, MlpEnsemble, Noise, PackedMatrix, Scalar, ScratchPool, Shape, Tensors,
-    ThreadPool, Weights,
+    ThreadPool, Transposed, Weights,
 };
 use crate::rng::Rng;
 use crate::units::Units;
@@ -47,6 +49,8 @@ pub struct Ensemble {
     holdout: Vec<f64>,
     pub(super) pool: ThreadPool,
     scratch: ScratchPool<PredictScratch>,
+    /// Of every member, for gradients at the inputs; made when they are first wanted.
+    transposed: OnceLock<Vec<Transposed>>,
     /// When an imagined episode ends.
     pub termination: Termination,
     correction: Correction,
@@ -97,16 +101,25 @@ impl Ensemble {
             holdout,
             pool: pool.clone(),
             scratch: ScratchPool::default(),
+            transposed: OnceLock::new(),
             termination: Termination::Never,
             correction: Correction::default(),
             deterministic: false,
         }
     }
 
-    /// Takes new bounds. Scratch space has the old ones in it, so it is made anew.
+    /// Takes new bounds after weights have changed. What was derived from the old ones is made anew.
     pub(super) fn set_bounds(&mut self, bounds: Bounds) {
         self.bounds = bounds;
         self.scratch = ScratchPool::default();
+        self.transposed = OnceLock::new();
+    }
+
+    /// The transposed weights of every member.
+    pub(super) fn transposed(&self) -> &[Transposed] {
+        let all =
+            || (0..self.stack.nets()).map(|m| Transposed::of(self.stack.net(m), Weights::Current)).collect();
+        self.transposed.get_or_init(all)
     }
 
     /// The same model with a termination function.

@@ -75,7 +75,7 @@ impl MeanStep {
 
     /// After [`forward`](Self::forward): from the gradient at the next states and rewards to that at states and actions.
     pub fn backward(&mut self, model: &Ensemble, dnext: &Mat, drew: &Array1<f32>) -> StepGradient {
-        let width = model.obs_dim();
+        let (width, transposed) = (model.obs_dim(), model.transposed());
         model.pool.for_each_mut(&mut self.blocks, |_, Block { member, shard, dx }| {
             let (net, rows) = (&mut shard.nets[0], shard.rows.len());
             let first = shard.rows.start;
@@ -85,9 +85,7 @@ impl MeanStep {
                 gradient.iter_mut().zip(dnext.row(first + i)).for_each(|(to, d)| *to = *d);
                 gradient[width] = drew[first + i];
             });
-            let member = model.stack.net(*member);
-            net.backward(member, rows, None);
-            net.input_gradient(member, rows, 0..dx.cols(), dx);
+            net.backward_to_input(model.stack.net(*member), &transposed[*member], rows, dx);
         });
         let mut gradient =
             StepGradient { obs: dnext.clone(), act: Mat::zeros((drew.len(), model.act_dim())) };

@@ -175,8 +175,13 @@ impl<'a> Trainer<'a> {
     pub fn step_on<'r>(&mut self, rows_of: impl Fn(usize) -> &'r [u32] + Sync) -> Result<f64> {
         let (batch_size, width) = (rows_of(0).len(), self.rows.obs_dim() + 1);
         let (members, threads, shape) = (self.cfg.members, self.pool.threads(), self.stack.shape());
-        part::cut(&mut self.shared, shape, self.pool.shards(batch_size), self.cfg.beta);
-        for own in &mut self.own {
+        // A thread takes members whole, so that their weights, moments and activations stay with one core. Those that do
+        // not come out even are shared row by row.
+        let whole = members - members % threads;
+        if whole < members {
+            part::cut(&mut self.shared, shape, self.pool.shards(batch_size), self.cfg.beta);
+        }
+        for own in self.own.iter_mut().filter(|_| whole > 0) {
             part::cut(own, shape, ThreadPool::shards_of(1, batch_size), self.cfg.beta);
         }
         let everywhere = self.shared.iter_mut().chain(self.own.iter_mut().flatten());
@@ -192,9 +197,6 @@ impl<'a> Trainer<'a> {
             shard.forward(net);
             shard.backward(net, |_| scale);
         };
-        // A thread takes members whole, so that their weights, moments and activations stay with one core. Those that do
-        // not come out even are shared row by row.
-        let whole = members - members % threads;
         let mut lists: Vec<_> = self.own.iter_mut().map(|own| (own, Vec::new())).collect();
         for (member, (net, terms)) in self.stack.nets_mut().zip(&mut self.terms).take(whole).enumerate() {
             assert_eq!(rows_of(member).len(), batch_size, "one batch size for all members");

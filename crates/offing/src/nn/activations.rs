@@ -1,6 +1,6 @@
 //! What a network computes for some rows, forward and backward.
 
-use super::backward::{Backward, Slope, backward};
+use super::backward::{Backward, Slope, Transposed, backward};
 use super::buffer::{Buf, LANES};
 use super::layer::{Activation, Forward, Weights, forward};
 use super::layer_norm::{Denormalise, Normalise, Normalised, denormalise, normalise};
@@ -95,11 +95,34 @@ impl Activations {
     /// Takes `dout` back to the output of the first layer. With `map`, row i of `dout` and of everything computed
     /// here belongs to row `map[i]` of the forward pass (ReLU networks only).
     pub fn backward(&mut self, net: Net<'_>, rows: usize, map: Option<&[u32]>) {
-        self.backward_by(net, Weights::Current, rows, map);
+        self.backward_with(net, (Weights::Current, None), rows, map);
+    }
+
+    /// [`Activations::backward`] and [`Activations::input_gradient`] at all columns, with the weights transposed before.
+    pub fn backward_to_input(
+        &mut self,
+        net: Net<'_>,
+        transposed: &Transposed,
+        rows: usize,
+        dx: &mut PackedMatrix,
+    ) {
+        let by = (Weights::Current, Some(transposed));
+        self.backward_with(net, by, rows, None);
+        self.input_gradient_with(net, by, rows, 0..dx.cols(), dx);
     }
 
     /// [`Activations::backward`] through the given copy of the weights, the one that went forward.
     pub fn backward_by(&mut self, net: Net<'_>, which: Weights, rows: usize, map: Option<&[u32]>) {
+        self.backward_with(net, (which, None), rows, map);
+    }
+
+    fn backward_with(
+        &mut self,
+        net: Net<'_>,
+        (which, transposed): (Weights, Option<&Transposed>),
+        rows: usize,
+        map: Option<&[u32]>,
+    ) {
         for l in (1..net.shape.layers()).rev() {
             let slope = match self.slope.get(l - 1) {
                 Some(stored) => {
@@ -115,8 +138,8 @@ impl Activations {
             let (below, above) = self.delta.split_at_mut(l);
             let (dy, dx) = (above.first().unwrap_or(&self.dout), &mut below[l - 1]);
             let (layer, panels) = (net.layer(l), 0..net.shape.inputs(l).div_ceil(LANES));
-            let pack = &mut self.pack;
-            backward(net.simd(), Backward { dy, rows, layer, which, panels, slope, dx, pack });
+            let (pack, transposed) = (&mut self.pack, transposed.map(|all| all.layer(l)));
+            backward(net.simd(), Backward { dy, rows, layer, which, panels, slope, dx, pack, transposed });
             if let Some(kept) = self.normalised.get(l - 1) {
                 denormalise(net.simd(), Denormalise { kept, rows, map, dx });
             }
@@ -144,10 +167,22 @@ impl Activations {
         cols: std::ops::Range<usize>,
         dx: &mut PackedMatrix,
     ) {
+        self.input_gradient_with(net, (which, None), rows, cols, dx);
+    }
+
+    fn input_gradient_with(
+        &mut self,
+        net: Net<'_>,
+        (which, transposed): (Weights, Option<&Transposed>),
+        rows: usize,
+        cols: std::ops::Range<usize>,
+        dx: &mut PackedMatrix,
+    ) {
         let dy = self.delta.first().unwrap_or(&self.dout);
         let panels = cols.start / LANES..cols.end.div_ceil(LANES);
         let (layer, slope, pack) = (net.layer(0), Slope::One, &mut self.pack);
-        backward(net.simd(), Backward { dy, rows, layer, which, panels, slope, dx, pack });
+        let transposed = transposed.map(|all| all.layer(0));
+        backward(net.simd(), Backward { dy, rows, layer, which, panels, slope, dx, pack, transposed });
     }
 
     /// Input of layer `l` (`x` for the first) and the loss's gradient at its output: what a weight gradient needs.

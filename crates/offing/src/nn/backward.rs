@@ -3,6 +3,7 @@
 use super::buffer::{Buf, LANES, Line, read, write};
 use super::layer::{Ahead, Panel, Weights};
 use super::matmul::{Kernel, dispatch, tiles};
+use super::mlp_ensemble::Net;
 use super::packed_matrix::PackedMatrix;
 
 /// `dx = (dy·Wᵀ) ∘ slope` for the first `rows` rows and the panels `panels` of dx.
@@ -17,6 +18,8 @@ pub(super) struct Backward<'a> {
     pub dx: &'a mut PackedMatrix,
     /// Room for two panels of Wᵀ.
     pub pack: &'a mut Buf,
+    /// The layer's Wᵀ, where it is kept.
+    pub transposed: Option<&'a Buf>,
 }
 
 /// The activation's derivative at the layer's input.
@@ -58,24 +61,35 @@ fn backward_wide<K: Kernel>(mut b: Backward<'_>) {
 /// Panels `p..p + P` of dx.
 #[inline(always)]
 fn backward_panels<K: Kernel, const P: usize>(b: &mut Backward<'_>, p: usize) {
-    let Backward { dy, rows, layer, which, slope, dx, pack, .. } = b;
+    let Backward { dy, rows, layer, which, slope, dx, pack, transposed, .. } = b;
     let (inputs, outputs, rows, which, slope) = (dx.cols(), dy.cols(), *rows, *which, *slope);
     let room = layer.len() * LANES * LANES;
-    assert!(layer.len() == outputs.div_ceil(LANES) && pack.len() >= P * room);
-    for q in 0..P {
-        pack_transposed::<K>(layer, which, inputs, p + q, &mut pack[q * room..(q + 1) * room]);
-    }
+    assert!(layer.len() == outputs.div_ceil(LANES));
+    let source: &[f32] = match transposed {
+        Some(all) => &all[p * room..(p + P) * room],
+        None => {
+            for q in 0..P {
+                pack_transposed::<K>(layer, which, inputs, p + q, &mut pack[q * room..(q + 1) * room]);
+            }
+            &pack[..P * room]
+        }
+    };
     // As in the forward pass; the next block of Wᵀ lies in sixteen lines of every panel.
     let more = if (p + P) * LANES < inputs { layer.len() * LANES } else { 0 };
     let most = K::ROWS[P - 1];
     let mut ahead = Ahead::new(more, rows.div_ceil(most));
-    let start: [*const f32; P] = std::array::from_fn(|q| pack[q * room..].as_ptr());
+    let start: [*const f32; P] = std::array::from_fn(|q| source[q * room..].as_ptr());
     let mut sums = [K::ZEROS; P];
     for (row, height) in tiles(rows, most) {
         for line in ahead.take() {
-            let weights = layer[line / LANES].weights(which).as_ptr();
             for q in 0..P {
-                K::prefetch_later(weights.wrapping_add(((p + P + q) * LANES + line % LANES) * LANES));
+                K::prefetch_later(match transposed {
+                    Some(all) => all.as_ptr().wrapping_add((p + P + q) * room + line * LANES),
+                    None => {
+                        let weights = layer[line / LANES].weights(which).as_ptr();
+                        weights.wrapping_add(((p + P + q) * LANES + line % LANES) * LANES)
+                    }
+                });
             }
         }
         for (q, i) in (0..P).flat_map(|q| (0..height).map(move |i| (q, i))) {
@@ -85,7 +99,7 @@ fn backward_panels<K: Kernel, const P: usize>(b: &mut Backward<'_>, p: usize) {
                 K::prefetch(slope.data().as_ptr().wrapping_add(at(slope.capacity())));
             }
         }
-        // SAFETY: row + height ≤ rows ≤ dy's capacity; dy has `outputs` columns and each part of `pack` as many rows.
+        // SAFETY: row + height ≤ rows ≤ dy's capacity; dy has `outputs` columns and each part of `source` as many rows.
         unsafe {
             let a = dy.data().as_ptr().add(row * LANES);
             K::accumulate::<P, LANES, 1>(height, a, start, outputs, dy.capacity() * LANES, true, &mut sums);
@@ -96,6 +110,43 @@ fn backward_panels<K: Kernel, const P: usize>(b: &mut Backward<'_>, p: usize) {
                 write(dx.data_mut(), first + i * LANES, scale(line, slope, p + q, row + i));
             }
         }
+    }
+}
+
+dispatch!(
+    /// Fills `out` with Wᵀ of a layer, panel after panel as [`Backward`] wants them.
+    transpose_layer, transpose_layer_wide, (layer: &[Panel], which: Weights, inputs: usize, out: &mut Buf)
+);
+
+#[inline(always)]
+fn transpose_layer_wide<K: Kernel>(layer: &[Panel], which: Weights, inputs: usize, out: &mut Buf) {
+    for (p, panel) in out.chunks_exact_mut(layer.len() * LANES * LANES).enumerate() {
+        pack_transposed::<K>(layer, which, inputs, p, panel);
+    }
+}
+
+/// Wᵀ of every layer of a network whose weights stay as they are. Few rows at a time then go back twice as fast.
+#[derive(Clone, Debug)]
+pub struct Transposed(Vec<Buf>);
+
+impl Transposed {
+    /// A copy of the network's weights.
+    pub fn of(net: Net<'_>, which: Weights) -> Self {
+        let of_layer = |l: usize| {
+            let (inputs, layer) = (net.shape.inputs(l), net.layer(l));
+            // A layer with one output is a column: there is nothing to transpose.
+            let panels = if net.shape.outputs(l) == 1 { 0 } else { inputs.div_ceil(LANES) };
+            let mut out = Buf::zeros(panels * layer.len() * LANES * LANES);
+            if panels > 0 {
+                transpose_layer(net.simd(), layer, which, inputs, &mut out);
+            }
+            out
+        };
+        Self((0..net.shape.layers()).map(of_layer).collect())
+    }
+
+    pub(super) fn layer(&self, l: usize) -> &Buf {
+        &self.0[l]
     }
 }
 
@@ -153,7 +204,8 @@ fn backward_column(
 }
 
 /// Copies columns 16p..16p+16 of Wᵀ into one run; the bias row is left out, and columns beyond the inputs are zero.
-/// Done anew for every use: it costs little beside the product it serves, and there is no stale copy to look after.
+/// Done anew for every use of weights that change: it costs little beside the product of many rows, and there is no stale copy to
+/// look after.
 #[inline(always)]
 fn pack_transposed<K: Kernel>(layer: &[Panel], which: Weights, inputs: usize, p: usize, pack: &mut [f32]) {
     let used = (inputs - p * LANES).min(LANES);

@@ -33,6 +33,7 @@ mod weight_gradient;
 
 pub use activations::Activations;
 pub use adam::{AdamStep, Scalar};
+pub use backward::Transposed;
 pub use buffer::{Buf, LANES};
 pub use jvp::Jvp;
 pub use layer::{Activation, Panel, Weights};

@@ -240,6 +240,22 @@ fn a_mapped_backward_pass_gives_the_rows_it_names() {
 }
 
 #[test]
+fn weights_transposed_before_give_the_same_input_gradient_to_the_bit() {
+    for (simd, hidden) in Simd::all().into_iter().flat_map(|simd| HIDDEN.map(|hidden| (simd, hidden))) {
+        for sizes in SHAPES {
+            let mut case = case(sizes, hidden, &[11], simd);
+            let (rows, net) = (case.shards[0].rows.len(), case.stack.net(1));
+            let trace = &mut case.shards[0].nets[0];
+            let [mut fresh, mut kept] = [(); 2].map(|()| PackedMatrix::new(rows, sizes[0]));
+            trace.input_gradient(net, rows, 0..sizes[0], &mut fresh);
+            trace.backward_to_input(net, &Transposed::of(net, Weights::Current), rows, &mut kept);
+            let bits = |of: &PackedMatrix| of.data().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert!(bits(&fresh) == bits(&kept) && fresh.data().iter().any(|&x| x != 0.0), "{sizes:?}");
+        }
+    }
+}
+
+#[test]
 fn training_gives_the_same_bits_for_any_threads_and_any_split_of_the_rows() {
     let train = |threads: usize, split: &[usize]| {
         let mut case = case(&[23, 64, 48, 12], Activation::Silu, split, Simd::detect());

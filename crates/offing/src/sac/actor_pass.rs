@@ -74,34 +74,4 @@ impl Sac {
         let step = self.next_actor_step();
         self.actor.net.train(&self.pool, 0..1, shards.len(), |i| shards[i], &step);
     }
-
-    /// The gradient of a loss of the critics' values at the states and actions that they look at. `loss` gets Q (critics ×
-    /// rows), fills ∂loss/∂Q, which starts as zeros, and its result comes back after the gradients at s and a. No weight
-    /// changes.
-    pub fn value_gradient<T>(
-        &mut self,
-        which: Weights,
-        (obs, act): (&Mat, &Mat),
-        loss: impl FnOnce(&Mat, &mut Mat) -> T,
-    ) -> (Mat, Mat, T) {
-        self.evaluate_at(which, obs, act);
-        let mut q = Mat::zeros((self.critics.nets(), obs.nrows()));
-        let mut dq = q.clone();
-        self.gather_q(&mut q);
-        let found = loss(&q, &mut dq);
-        let width = obs.ncols() + act.ncols();
-        self.for_critics(|j, critic, pass| {
-            let first = pass.rows.start;
-            pass.backward_to_input(critic, which, 0..width, |i| dq[[j, first + i]]);
-        });
-        let (mut dobs, mut dact) = (Mat::zeros(obs.dim()), Mat::zeros(act.dim()));
-        for shard in &self.shards {
-            shard.each_input_gradient(|row, gradient| {
-                let (mut dobs, mut dact) = (dobs.row_mut(row), dact.row_mut(row));
-                let all = dobs.iter_mut().chain(&mut dact);
-                all.enumerate().for_each(|(col, to)| *to += gradient(col));
-            });
-        }
-        (dobs, dact, found)
-    }
 }

@@ -28,6 +28,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod two_means;
+mod value_gradient;
 
 pub use crate::units::Standardiser;
 pub use actor::Actor;
@@ -45,11 +46,13 @@ use ndarray::{Array1, ArrayView2};
 use crate::batch::{Batch, Mat};
 use crate::error::{Error, Result, invalid};
 use crate::nn::{
-    Activation, Init, Keep, MlpEnsemble, Net, Noise, Scalar, Shape, ThreadPool, TrainStep, Weights,
+    Activation, Init, Keep, MlpEnsemble, Net, Noise, Scalar, ScratchPool, Shape, ThreadPool, TrainStep,
+    Weights,
 };
 use crate::rng::Rng;
 use grouped_step::Groups;
 use shard::{CriticPass, UpdateContext, UpdateShard};
+use value_gradient::CriticRoom;
 
 /// An actor, its critics with their targets, a temperature, and their optimisers.
 #[derive(Debug)]
@@ -66,6 +69,8 @@ pub struct Sac {
     /// Room for batches of the size before.
     other_shards: Vec<UpdateShard>,
     groups: Groups,
+    /// For gradients at the critics' inputs.
+    rooms: ScratchPool<CriticRoom>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,6 +138,7 @@ impl Sac {
             shards: Vec::new(),
             other_shards: Vec::new(),
             groups: Groups::default(),
+            rooms: ScratchPool::default(),
         })
     }
 

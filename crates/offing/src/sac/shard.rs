@@ -168,15 +168,6 @@ impl UpdateShard {
         self.critics.x.load(act, first, n, obs.ncols());
     }
 
-    /// Calls `add(row, gradient)` with the row of the batch and ∂loss/∂(s, a), by column, for each row of each critic's way back.
-    pub(super) fn each_input_gradient(&self, mut add: impl FnMut(usize, &dyn Fn(usize) -> f32)) {
-        for InputGradient { rows, dpair } in &self.back {
-            for (i, &row) in rows.iter().enumerate() {
-                add(self.actor.rows.start + row as usize, &|col| dpair.get(i, col));
-            }
-        }
-    }
-
     /// Adds the gradient at the actions to `dact`.
     fn add_action_gradient(&mut self) {
         let (obs, width) = (self.actor.x.cols(), self.critics.x.cols() - self.actor.x.cols());
