@@ -117,9 +117,8 @@ impl Ensemble {
 
     /// The transposed weights of every member.
     pub(super) fn transposed(&self) -> &[Transposed] {
-        let all =
-            || (0..self.stack.nets()).map(|m| Transposed::of(self.stack.net(m), Weights::Current)).collect();
-        self.transposed.get_or_init(all)
+        let of = |member| Transposed::of(self.stack.net(member), Weights::Current);
+        self.transposed.get_or_init(|| (0..self.stack.nets()).map(of).collect())
     }
 
     /// The same model with a termination function.

@@ -125,7 +125,7 @@ fn transpose_layer_wide<K: Kernel>(layer: &[Panel], which: Weights, inputs: usiz
     }
 }
 
-/// Wᵀ of every layer of a network whose weights stay as they are. Few rows at a time then go back twice as fast.
+/// Wᵀ of every layer of a network whose weights stay as they are, so that passes of few rows need not transpose them each time.
 #[derive(Clone, Debug)]
 pub struct Transposed(Vec<Buf>);
 
