@@ -7,7 +7,7 @@ use super::head::Bounds;
 use super::part::{self, BatchTerms, ModelShard};
 use crate::batch::Batch;
 use crate::error::{Result, invalid};
-use crate::nn::{Init, Keep, MlpEnsemble, Net, Scalar, Shape, Shard, Tensors, ThreadPool, TrainStep};
+use crate::nn::{Init, Keep, MlpEnsemble, Net, Scalar, Shape, Tensors, ThreadPool, TrainStep};
 use crate::rng::Rng;
 
 /// An ensemble in training on some rows.
@@ -197,21 +197,17 @@ impl<'a> Trainer<'a> {
             shard.forward(net);
             shard.backward(net, |_| scale);
         };
-        let mut lists: Vec<_> = self.own.iter_mut().map(|own| (own, Vec::new())).collect();
-        for (member, (net, terms)) in self.stack.nets_mut().zip(&mut self.terms).take(whole).enumerate() {
-            assert_eq!(rows_of(member).len(), batch_size, "one batch size for all members");
-            lists[member % threads].1.push((member, net, terms));
-        }
-        self.pool.for_each_mut(&mut lists, |_, (shards, list)| {
-            for (member, net, terms) in list {
+        for first in (0..whole).step_by(threads) {
+            let members = self.stack.nets_mut().zip(&mut self.terms).enumerate().skip(first);
+            self.pool.for_each_item(members.zip(&mut self.own), |_, ((member, (net, terms)), shards)| {
+                assert_eq!(rows_of(*member).len(), batch_size, "one batch size for all members");
                 shards.iter_mut().for_each(|shard| pass(shard, *member, net.net()));
                 terms.take(shards);
                 if terms.loss.is_finite() {
-                    let shards: Vec<&Shard> = shards.iter().map(|shard| &shard.shard).collect();
-                    net.train(&shards, &step);
+                    net.train(shards.len(), |i| &shards[i].shard, &step);
                 }
-            }
-        });
+            });
+        }
         for member in whole..members {
             assert_eq!(rows_of(member).len(), batch_size, "one batch size for all members");
             let net = self.stack.net(member);

@@ -156,13 +156,18 @@ impl MlpEnsemble {
 
 impl NetMut<'_> {
     /// [`MlpEnsemble::train`] of this network alone, by the calling thread; it is the shards' first.
-    pub fn train(&mut self, shards: &[&Shard], step: &TrainStep<'_>) {
+    pub fn train<'s>(
+        &mut self,
+        count: usize,
+        shard: impl Fn(usize) -> &'s Shard + Sync,
+        step: &TrainStep<'_>,
+    ) {
         let (shape, simd) = (self.shape, self.simd);
         let mut first = 0;
         for &end in &shape.pair_ends {
             let (layer, _) = shape.units[first];
             let pair = &mut self.panels[first..end];
-            train_pair((shape, simd), (0, first), (shards.len(), &|i| shards[i]), pair, step.update(layer));
+            train_pair((shape, simd), (0, first), (count, &shard), pair, step.update(layer));
             first = end;
         }
     }

@@ -29,6 +29,9 @@ const INSIDE: u64 = OPEN - 1;
 /// Turns of waiting before a worker sleeps: some 200 µs, longer than the gaps inside a gradient step.
 const PATIENCE: u32 = 10_000;
 
+/// Items of an iterator that are handed out at a time.
+const BATCH: usize = 64;
+
 /// A fixed number of threads, the caller among them. Clones share the threads.
 #[derive(Clone, Debug)]
 pub struct ThreadPool(Arc<Inner>);
@@ -152,6 +155,26 @@ impl ThreadPool {
             // item; `items` stays borrowed until all calls have returned.
             task(i, unsafe { &mut *base.0.add(i) });
         });
+    }
+
+    /// Calls `task(i, &mut item)` for every item of an iterator, each once. They are handed out so many at a time, so that no list
+    /// of them is allocated.
+    pub(crate) fn for_each_item<T: Send>(
+        &self,
+        mut items: impl Iterator<Item = T>,
+        task: impl Fn(usize, &mut T) + Sync,
+    ) {
+        let mut batch = [const { None::<T> }; BATCH];
+        for first in (0..).step_by(BATCH) {
+            let slots = batch.iter_mut().zip(&mut items);
+            let count = slots.map(|(slot, item)| *slot = Some(item)).count();
+            self.for_each_mut(&mut batch[..count], |i, item| {
+                item.iter_mut().for_each(|item| task(first + i, item));
+            });
+            if count < BATCH {
+                return;
+            }
+        }
     }
 
     /// Cuts items into blocks of as many as the last of `ends`, and each block into parts that end there. Calls `task` with the
@@ -321,6 +344,17 @@ mod tests {
             let wanted: Vec<_> =
                 parts.iter().flat_map(|&(first, n)| std::iter::repeat_n((1, 100 * first + n), n)).collect();
             assert_eq!(items, wanted);
+        }
+    }
+
+    #[test]
+    fn every_item_of_an_iterator_is_taken_once_with_its_number() {
+        for (threads, count) in [(1, 0), (2, 3), (3, BATCH), (2, BATCH + 1), (2, 3 * BATCH)] {
+            let mut hits = vec![0; count];
+            let items = hits.iter_mut().enumerate();
+            ThreadPool::new(threads)
+                .for_each_item(items, |i, (number, hit)| **hit += usize::from(i == *number));
+            assert!(hits.iter().all(|&h| h == 1), "{threads} threads, {count} items");
         }
     }
 

@@ -326,8 +326,8 @@ impl Sac {
     fn for_critics(&mut self, work: impl Fn(usize, Net<'_>, &mut CriticPass<'_>) + Sync) {
         let (critics, count) = (&self.critics, self.critics.nets());
         // Critic by critic within a shard: with as many threads as critics, each thread always has the same ones.
-        let mut passes: Vec<_> = self.shards.iter_mut().flat_map(UpdateShard::passes).collect();
-        self.pool.for_each_mut(&mut passes, |i, pass| work(i % count, critics.net(i % count), pass));
+        let passes = self.shards.iter_mut().flat_map(UpdateShard::passes);
+        self.pool.for_each_item(passes, |i, pass| work(i % count, critics.net(i % count), pass));
     }
 
     fn train_critics(&mut self, tau: Option<f32>) {

@@ -33,7 +33,7 @@ pub(super) struct UpdateShard {
 }
 
 /// A loss's gradient at one critic's input.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct InputGradient {
     /// The rows that have one.
     rows: Vec<u32>,
@@ -71,7 +71,10 @@ pub(super) struct UpdateContext<'a> {
 impl UpdateShard {
     pub(super) fn new(sac: &Sac, rows: Range<usize>) -> Self {
         let (n, act, critics) = (rows.len(), sac.actor.act_dim(), sac.critics.nets());
-        let dpair = PackedMatrix::new(n, sac.actor.obs_dim() + act);
+        let back = || InputGradient {
+            rows: Vec::with_capacity(n),
+            dpair: PackedMatrix::new(n, sac.actor.obs_dim() + act),
+        };
         Self {
             actor: Shard::new(sac.actor.net.shape(), rows.clone(), 1),
             critics: Shard::new(sac.critics.shape(), rows, critics),
@@ -79,7 +82,7 @@ impl UpdateShard {
             q: vec![0.0; n * critics],
             y: vec![0.0; n],
             smallest: vec![0; n],
-            back: vec![InputGradient { rows: Vec::with_capacity(n), dpair }; critics],
+            back: (0..critics).map(|_| back()).collect(),
             dact: vec![0.0; n * act],
         }
     }
