@@ -236,11 +236,18 @@ def draw_landfall(theme: Theme) -> str:
             if name in ("data", "Landfall") and bar >= 16:
                 parts.append(text(x + bar / 2 - 1, y(score) - 4, f"{score:.0f}", theme.ink, 11, "middle", name == "Landfall"))
             x += bar
-        body, _, kind = bars.dataset.partition("-")
-        kind = "D4RL's policy" if kind.endswith("twin") else kind
-        parts.append(text(left + (i + 0.5) * column, top + height + 16, body, theme.ink, 11, "middle"))
-        parts.append(text(left + (i + 0.5) * column, top + height + 30, kind, theme.faint, 10, "middle"))
-    return page(width, top + height + 38, "Landfall beside its data", parts)
+        kind = bars.dataset.partition("-")[2]
+        kind = "by D4RL's" if kind.endswith("twin") else kind.replace("medium-", "m.-")
+        parts.append(text(left + (i + 0.5) * column, top + height + 15, kind, theme.faint, 11, "middle"))
+    bodies = [bars.dataset.partition("-")[0] for bars in sets]
+    for body in dict.fromkeys(bodies):
+        first, count = bodies.index(body), bodies.count(body)
+        start, end = left + first * column, left + (first + count) * column
+        parts.append(f"<path d='M{start + 8:.1f} {top + height + 22}H{end - 8:.1f}' stroke='{theme.rule}'/>")
+        parts.append(text((start + end) / 2, top + height + 37, body, theme.ink, 12, "middle"))
+    words = "m.-: medium-, a mixture with worse (replay) or better policies (expert); by D4RL's: recorded by D4RL's own medium policy"
+    parts.append(text(0, top + height + 58, words, theme.faint, 11))
+    return page(width, top + height + 66, "Landfall beside its data", parts)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

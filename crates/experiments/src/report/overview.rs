@@ -55,7 +55,7 @@ pub(super) fn lead(runs: &[LabelledRun]) -> String {
                 "Numbers are returns of episodes."
             };
             format!(
-                "{unit} “Last” is the policy at the end. “Picked” returns most in the run's own model, so it is chosen without a \
+                "{unit} “Last” is what a run ends with. “Picked” returns most in the run's model, so it is chosen without a \
                  simulator. “Best” was chosen by evaluating in the simulator, which offline learning does not have."
             )
         }
