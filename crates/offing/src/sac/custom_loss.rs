@@ -36,7 +36,9 @@ impl Sac {
         act: &Mat,
         loss: impl FnOnce(&Mat, &mut Mat) -> f64,
     ) -> f64 {
-        self.evaluate_at(Weights::Current, obs, act);
+        self.prepare(obs.nrows());
+        self.pool.for_each_mut(&mut self.shards, |_, shard| shard.load_pairs(obs.view(), act.view()));
+        self.evaluate(Weights::Current);
         let mut q = Mat::zeros((self.critics.nets(), obs.nrows()));
         let mut dq = q.clone();
         self.gather_q(&mut q);
@@ -97,21 +99,12 @@ impl Sac {
         let actions = self.action_columns();
         self.for_critics(|j, critic, pass| {
             let first = pass.rows.start;
-            pass.backward_to_input(critic, Weights::Current, actions.clone(), |i| {
-                gradients.q[[j, first + i]]
-            });
+            pass.backward_to_input(critic, actions.clone(), |i| gradients.q[[j, first + i]]);
         });
         let actor = &self.actor.net;
         self.pool.for_each_mut(&mut self.shards, |_, shard| shard.actor_backward(actor, &gradients));
         self.train_actor();
         loss
-    }
-
-    /// Runs all critics at given rows.
-    pub(super) fn evaluate_at(&mut self, which: Weights, obs: &Mat, act: &Mat) {
-        self.prepare(obs.nrows());
-        self.pool.for_each_mut(&mut self.shards, |_, shard| shard.load_pairs(obs.view(), act.view()));
-        self.evaluate(which);
     }
 
     /// Puts the critics' last values into `q`, critics × rows.

@@ -220,14 +220,13 @@ impl CriticPass<'_> {
     pub(super) fn backward_from_smallest(&mut self, critic: Net<'_>, j: usize, actions: Range<usize>) {
         let smallest = self.smallest;
         let dq = |i: usize| if smallest[i] as usize == j { -1.0 } else { 0.0 };
-        self.backward_to_input(critic, Weights::Current, actions, dq);
+        self.backward_to_input(critic, actions, dq);
     }
 
     /// Takes the critic back to columns `cols` of its input, for the rows alone where `dq(i)`, ∂loss/∂Q of row i, is not 0.
     pub(super) fn backward_to_input(
         &mut self,
         critic: Net<'_>,
-        which: Weights,
         cols: Range<usize>,
         dq: impl Fn(usize) -> f32,
     ) {
@@ -241,8 +240,8 @@ impl CriticPass<'_> {
             }
         }
         if !chosen.is_empty() {
-            self.net.backward_by(critic, which, chosen.len(), Some(chosen));
-            self.net.input_gradient_by(critic, which, chosen.len(), cols, dpair);
+            self.net.backward(critic, chosen.len(), Some(chosen));
+            self.net.input_gradient(critic, chosen.len(), cols, dpair);
         }
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn check_depth(path: &Path, file: &mut File) -> Result<()> {
     file.read_exact(&mut tail).map_err(io)?;
     let length = u64::from(u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]));
     if tail[4..] != *b"PAR1" {
-        // Not ours to judge: encrypted, or no Parquet file.
+        // Left to the decoder: encrypted, or no Parquet file.
         return Ok(());
     }
     file.seek(SeekFrom::Start((bytes - 8).checked_sub(length).ok_or_else(cut)?)).map_err(io)?;
